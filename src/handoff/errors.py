@@ -1,0 +1,361 @@
+"""Every error that Handoff raises on purpose.
+
+::
+
+    HandoffError                       code                     http exit
+    ├── UsageError                     usage                    400  2    the call itself is wrong
+    │   ├── ConfigError                config_invalid           400  2
+    │   └── PathTooLong                path_too_long            400  2
+    ├── NotAllowed                     not_allowed              409  3    right call, wrong moment
+    │   ├── BadTransition              bad_transition           409  3
+    │   ├── WrongKind                  wrong_ticket_kind        409  3
+    │   ├── TicketSettled              ticket_settled           409  3
+    │   ├── ChangedSinceAsked          changed_since_asked      409  3
+    │   ├── WorkspaceBusy              workspace_busy           409  3
+    │   ├── WorkspaceDirty             workspace_dirty          409  3
+    │   ├── WorkspaceRefused           workspace_refused        409  3
+    │   ├── ActorRefused               actor_refused            403  3
+    │   └── AlreadyRunning             already_running          409  3
+    ├── NotFound                       not_found                404  4
+    │   ├── UnknownTask                unknown_task             404  4
+    │   ├── UnknownTicket              unknown_ticket           404  4
+    │   ├── UnknownProject             unknown_project          404  4
+    │   └── AmbiguousId                ambiguous_id             409  2
+    ├── Unreachable                    unreachable              503  5
+    │   ├── Unauthorized               unauthorized             401  5
+    │   └── OutcomeUnknown             outcome_unknown          504  5
+    └── Failed                         failed                   500  1    it was tried and did not work
+        ├── ExecutorError              executor_failed          502  1
+        │   ├── ExecutorMissing        executor_missing         400  1
+        │   └── ExecutorGone           executor_gone            502  1
+        ├── GitError                   git_failed               500  1
+        ├── StorageError               storage_failed           507  1
+        │   ├── StorageFull            storage_full             507  1
+        │   └── SchemaTooNew           schema_too_new           500  1
+        ├── TooLarge                   too_large                413  1
+        ├── TimedOut                   timed_out                504  124
+        └── ProtocolViolation          protocol_violation       502  1
+
+An error carries a cause (one line, in ``str(error)``), a remedy (one line, often a
+command that works as printed) and details (JSON values that a script may use).
+``code`` is stable: scripts may match it. ``http`` and ``exit_code`` are data on the
+class, so that the daemon and the CLI translate in one place each.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ActorRefused",
+    "AlreadyRunning",
+    "AmbiguousId",
+    "BadTransition",
+    "ChangedSinceAsked",
+    "ConfigError",
+    "ExecutorError",
+    "ExecutorGone",
+    "ExecutorMissing",
+    "Failed",
+    "GitError",
+    "HandoffError",
+    "NotAllowed",
+    "NotFound",
+    "OutcomeUnknown",
+    "PathTooLong",
+    "ProtocolViolation",
+    "SchemaTooNew",
+    "StorageError",
+    "StorageFull",
+    "TicketSettled",
+    "TimedOut",
+    "TooLarge",
+    "Unauthorized",
+    "UnknownProject",
+    "UnknownTask",
+    "UnknownTicket",
+    "Unreachable",
+    "UsageError",
+    "WorkspaceBusy",
+    "WorkspaceDirty",
+    "WorkspaceRefused",
+    "WrongKind",
+    "all_errors",
+    "from_json",
+]
+
+
+class HandoffError(Exception):
+    """Base of all typed errors.
+
+    Args:
+        cause: one line that says what is wrong, with names and values.
+        remedy: one line that says what to do, or "" where nothing can be said.
+        details: JSON values for scripts (ids, paths, lists).
+    """
+
+    code = "internal"
+    http = 500
+    exit_code = 1
+
+    def __init__(self, cause: str = "", *, remedy: str = "", **details: object) -> None:
+        super().__init__(cause)
+        self.cause = cause or (self.__doc__ or self.code).strip().splitlines()[0]
+        self.remedy = remedy
+        self.details = details
+
+    def __str__(self) -> str:
+        return self.cause
+
+    def to_json(self) -> dict[str, object]:
+        """The wire form: ``error`` text, ``code``, ``remedy``, ``details``."""
+        body: dict[str, object] = {"error": self.cause, "code": self.code}
+        if self.remedy:
+            body["remedy"] = self.remedy
+        if self.details:
+            body["details"] = self.details
+        return body
+
+
+class UsageError(HandoffError):
+    """The call itself is wrong."""
+
+    code = "usage"
+    http = 400
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """The configuration can't be used."""
+
+    code = "config_invalid"
+
+
+class PathTooLong(UsageError):
+    """A path is longer than the operating system allows for a socket."""
+
+    code = "path_too_long"
+
+
+class NotAllowed(HandoffError):
+    """Not allowed in this state."""
+
+    code = "not_allowed"
+    http = 409
+    exit_code = 3
+
+
+class BadTransition(NotAllowed):
+    """The state machine has no such transition."""
+
+    code = "bad_transition"
+
+
+class WrongKind(NotAllowed):
+    """The answer does not fit the kind of the ticket."""
+
+    code = "wrong_ticket_kind"
+
+
+class TicketSettled(NotAllowed):
+    """The ticket was already answered, withdrawn or made void."""
+
+    code = "ticket_settled"
+
+
+class ChangedSinceAsked(NotAllowed):
+    """What the command would use is not what it was when it was asked for."""
+
+    code = "changed_since_asked"
+
+
+class WorkspaceBusy(NotAllowed):
+    """Another open task works in that place."""
+
+    code = "workspace_busy"
+
+
+class WorkspaceDirty(NotAllowed):
+    """There are uncommitted changes in that place."""
+
+    code = "workspace_dirty"
+
+
+class WorkspaceRefused(NotAllowed):
+    """The workspace can't be made or removed as asked."""
+
+    code = "workspace_refused"
+
+
+class ActorRefused(NotAllowed):
+    """A process inside a task may not act as coordinator."""
+
+    code = "actor_refused"
+    http = 403
+
+
+class AlreadyRunning(NotAllowed):
+    """Another agentd owns this data directory, or the port is taken."""
+
+    code = "already_running"
+
+
+class NotFound(HandoffError):
+    """There is no such thing."""
+
+    code = "not_found"
+    http = 404
+    exit_code = 4
+
+
+class UnknownTask(NotFound):
+    """No task has that id."""
+
+    code = "unknown_task"
+
+
+class UnknownTicket(NotFound):
+    """The task has no such ticket."""
+
+    code = "unknown_ticket"
+
+
+class UnknownProject(NotFound):
+    """No registered project has that name."""
+
+    code = "unknown_project"
+
+
+class AmbiguousId(NotFound):
+    """The prefix fits more than one id."""
+
+    code = "ambiguous_id"
+    http = 409
+    exit_code = 2
+
+
+class Unreachable(HandoffError):
+    """agentd does not answer."""
+
+    code = "unreachable"
+    http = 503
+    exit_code = 5
+
+
+class Unauthorized(Unreachable):
+    """agentd refused the credential."""
+
+    code = "unauthorized"
+    http = 401
+
+
+class OutcomeUnknown(Unreachable):
+    """The link was lost after the call was sent: it may or may not have been carried out."""
+
+    code = "outcome_unknown"
+    http = 504
+
+
+class Failed(HandoffError):
+    """It was tried and did not work."""
+
+    code = "failed"
+
+
+class ExecutorError(Failed):
+    """The executor could not do it."""
+
+    code = "executor_failed"
+    http = 502
+
+
+class ExecutorMissing(ExecutorError):
+    """The executor is not installed, or its interpreter is not."""
+
+    code = "executor_missing"
+    http = 400
+
+
+class ExecutorGone(ExecutorError):
+    """The executor's process has ended."""
+
+    code = "executor_gone"
+
+
+class GitError(Failed):
+    """A git command failed."""
+
+    code = "git_failed"
+
+
+class StorageError(Failed):
+    """The data directory can't be read or written."""
+
+    code = "storage_failed"
+    http = 507
+
+
+class StorageFull(StorageError):
+    """The disk that holds the data directory is full."""
+
+    code = "storage_full"
+
+
+class SchemaTooNew(StorageError):
+    """The database was written by a newer version of Handoff."""
+
+    code = "schema_too_new"
+    http = 500
+
+
+class TooLarge(Failed):
+    """More bytes than the documented limit."""
+
+    code = "too_large"
+    http = 413
+
+
+class TimedOut(Failed):
+    """It did not end within its time limit."""
+
+    code = "timed_out"
+    http = 504
+    exit_code = 124
+
+
+class ProtocolViolation(Failed):
+    """The peer sent something that its protocol does not allow."""
+
+    code = "protocol_violation"
+    http = 502
+
+
+def all_errors() -> dict[str, type[HandoffError]]:
+    """Every error class by its code, the base included."""
+    found: dict[str, type[HandoffError]] = {}
+    queue = [HandoffError]
+    while queue:
+        cls = queue.pop()
+        found[cls.code] = cls
+        queue.extend(cls.__subclasses__())
+    return found
+
+
+def from_json(body: dict[str, object], http: int = 500) -> HandoffError:
+    """The error that a peer sent, as the class of its code.
+
+    A code that this version does not know becomes the nearest base by its HTTP status,
+    and keeps its own code.
+    """
+    code = str(body.get("code") or "")
+    cls = all_errors().get(code)
+    if cls is None:
+        by_status = {400: UsageError, 401: Unauthorized, 404: NotFound, 409: NotAllowed}
+        cls = by_status.get(http, Failed)
+    details = body.get("details")
+    error = cls(
+        str(body.get("error") or f"agentd answered {http}"),
+        remedy=str(body.get("remedy") or ""),
+        **({str(k): v for k, v in details.items()} if isinstance(details, dict) else {}),
+    )
+    if code:
+        error.code = code
+    return error
