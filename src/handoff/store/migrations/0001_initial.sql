@@ -99,6 +99,8 @@ CREATE TABLE runs (
     read_skip INTEGER NOT NULL,
     inputs_made INTEGER NOT NULL,
     stderr_tail TEXT NOT NULL,
+    pending_prompt TEXT NOT NULL,
+    context TEXT NOT NULL,
     unrecognised TEXT NOT NULL,
     exit_code INTEGER,
     created_at INTEGER NOT NULL,
