@@ -29,6 +29,12 @@
         │   ├── ExecutorMissing        executor_missing         400  1
         │   └── ExecutorGone           executor_gone            502  1
         ├── GitError                   git_failed               500  1
+        │   ├── GitMissing             git_missing              400  1
+        │   ├── GitTooOld              git_too_old              400  1
+        │   ├── NotARepository         not_a_repository         400  1
+        │   ├── EmptyRepository        empty_repository         409  1
+        │   ├── DubiousOwnership       dubious_ownership        403  1
+        │   └── RepositoryLocked       repository_locked        409  1
         ├── StorageError               storage_failed           507  1
         │   ├── StorageFull            storage_full             507  1
         │   └── SchemaTooNew           schema_too_new           500  1
@@ -51,17 +57,23 @@ __all__ = [
     "BadTransition",
     "ChangedSinceAsked",
     "ConfigError",
+    "DubiousOwnership",
+    "EmptyRepository",
     "ExecutorError",
     "ExecutorGone",
     "ExecutorMissing",
     "Failed",
     "GitError",
+    "GitMissing",
+    "GitTooOld",
     "HandoffError",
+    "NotARepository",
     "NotAllowed",
     "NotFound",
     "OutcomeUnknown",
     "PathTooLong",
     "ProtocolViolation",
+    "RepositoryLocked",
     "SchemaTooNew",
     "StorageError",
     "StorageFull",
@@ -284,6 +296,48 @@ class GitError(Failed):
     """A git command failed."""
 
     code = "git_failed"
+
+
+class GitMissing(GitError):
+    """There is no git program on PATH."""
+
+    code = "git_missing"
+    http = 400
+
+
+class GitTooOld(GitError):
+    """The git on PATH is older than Handoff needs."""
+
+    code = "git_too_old"
+    http = 400
+
+
+class NotARepository(GitError):
+    """That folder is not in a git repository."""
+
+    code = "not_a_repository"
+    http = 400
+
+
+class EmptyRepository(GitError):
+    """The repository has no commit yet."""
+
+    code = "empty_repository"
+    http = 409
+
+
+class DubiousOwnership(GitError):
+    """The repository belongs to another user, so git refuses to work in it."""
+
+    code = "dubious_ownership"
+    http = 403
+
+
+class RepositoryLocked(GitError):
+    """A lock file of git is in the way."""
+
+    code = "repository_locked"
+    http = 409
 
 
 class StorageError(Failed):

@@ -53,7 +53,8 @@ class WorkspacePlan:
     repository. ``previous``: the branch or commit to go back to at the end (user and in
     place). ``makes_branch``: whether the branch is ours to delete if nothing was done.
     ``notes``: lines for a person (submodules not there, hooks left out, LFS pointers,
-    sparse checkout, how far the base is behind). JSON-serialisable."""
+    sparse checkout, how far the base is behind). ``start_dir``: the worktree (or bare
+    repository) that the coordinator stands in. JSON-serialisable."""
 
     kind: str
     project: Project
@@ -70,6 +71,8 @@ class WorkspacePlan:
     notes: tuple[str, ...] = ()
     missing_submodules: tuple[str, ...] = ()
     skipped_hooks: tuple[str, ...] = ()
+    task_id: str = ""
+    start_dir: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class TreeState:
 class Finding:
     """What git shows about a claim. ``code``: ``verified``, ``no_claim``,
     ``no_commit_claimed``, ``unknown_commit``, ``not_on_branch``, ``wrong_branch``,
-    ``workspace_gone``. ``found_on``: branches that do hold the claimed commit.
+    ``not_new`` (it was there before the turn began), ``workspace_gone``. ``found_on``: branches that do hold the claimed commit.
     ``commits``: how many new commits since the turn began."""
 
     code: str
@@ -127,8 +130,11 @@ class Range:
 @dataclass(frozen=True)
 class Removal:
     """How the removal of a managed worktree ended. ``action``: ``removed``, ``pruned``,
-    ``already_absent`` or ``kept``; ``reason`` for ``kept``: ``dirty``,
-    ``submodule_work``, ``repo_unreachable``, ``not_managed``."""
+    ``already_absent`` or ``kept``; ``reason`` for ``kept``: ``dirty``, ``operation`` (a
+    merge or rebase is under way), ``submodule_work``, ``locked``, ``repo_unreachable``,
+    ``not_managed``. For a tree that is not ours, ``action`` is ``restored`` (back on what
+    it was), ``already_there`` or ``kept``, with ``switched_away`` or ``previous_gone`` as
+    further reasons. ``note``: one line for a person."""
 
     action: str
     work_dir: str
