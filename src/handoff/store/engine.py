@@ -55,9 +55,9 @@ GROUP_SECONDS = 0.02
 _BEGIN = "BEGIN IMMEDIATE /* group */"
 _COMMIT = "COMMIT /* group */"
 _ROLLBACK = "ROLLBACK /* group */"
-_SAVEPOINT = "SAVEPOINT one"
-_RELEASE = "RELEASE one"
-_UNDO = "ROLLBACK TO one"
+_SAVEPOINT = "SAVEPOINT one /* group */"
+_RELEASE = "RELEASE one /* group */"
+_UNDO = "ROLLBACK TO one /* group */"
 
 
 class Stats(NamedTuple):

@@ -63,13 +63,14 @@ def statements(script: str) -> Iterator[str]:
         StorageError: the script ends inside a statement.
     """
     pending = ""
-    for piece in script.split(";"):
+    *pieces, rest = script.split(";")
+    for piece in pieces:
         pending += piece + ";"
         if sqlite3.complete_statement(pending):
             if _COMMENT.sub("", pending).strip(" \t\r\n;"):
                 yield pending.strip()
             pending = ""
-    rest = pending[:-1]  # the last piece had no semicolon of its own
+    rest = pending + rest
     if _COMMENT.sub("", rest).strip():
         raise StorageError(f"an SQL script ends inside a statement: {rest.strip()[-80:]!r}")
 
@@ -170,3 +171,18 @@ def dump(conn: sqlite3.Connection) -> str:
         "ORDER BY CASE type WHEN 'table' THEN 0 WHEN 'index' THEN 1 ELSE 2 END, name"
     )
     return "".join(f"{row[0].strip()};\n\n" for row in rows).rstrip("\n") + "\n"
+
+
+def _print_schema() -> None:
+    import sys
+
+    conn = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        apply(conn, lambda: 0, load())
+        sys.stdout.write(dump(conn))
+    finally:
+        conn.close()
+
+
+if __name__ == "__main__":  # python -m handoff.store.migrate > src/handoff/store/schema.sql
+    _print_schema()

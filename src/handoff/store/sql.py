@@ -6,8 +6,7 @@
     -- Tasks in one state, oldest first.
     SELECT ... WHERE state = :state ORDER BY created_ms;
 
-A query is one statement. The line after its name says what it is for. A further line
-``-- scan: <reason>`` allows it to read a whole table; a test refuses that to all others.
+A query is one statement. The line after its name says what it is for.
 """
 
 from __future__ import annotations
@@ -26,12 +25,11 @@ _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Query(NamedTuple):
-    """One named query. ``scan``: why it may read a whole table, or ""."""
+    """One named query, without its semicolon."""
 
     name: str
     doc: str
     text: str
-    scan: str
 
 
 def parse(source: str) -> dict[str, Query]:
@@ -57,22 +55,15 @@ def _parse_one(name: str, body: str) -> Query:
     lines = body.splitlines()
     while lines and lines[0].startswith("--"):
         notes.append(lines.pop(0).removeprefix("--").strip())
-    scan = "".join(n.removeprefix("scan:").strip() for n in notes if n.startswith("scan:"))
-    doc = " ".join(n for n in notes if not n.startswith("scan:"))
-    # a comment that follows belongs to the file, not to the query
-    text = "\n".join(lines).strip()
-    found = list(statements(text))
+    doc = " ".join(notes)
+    found = list(statements("\n".join(lines)))  # a comment after the query is the file's
     if not doc or len(found) != 1:
         raise StorageError(f"query '{name}' needs one line of explanation and one statement")
-    return Query(name, doc, found[0].removesuffix(";").rstrip(), scan)
-
-
-def _load() -> dict[str, Query]:
-    return parse(QUERIES_FILE.read_text("utf-8")) if QUERIES_FILE.exists() else {}
+    return Query(name, doc, found[0].removesuffix(";").rstrip())
 
 
 #: every query by name
-QUERIES: dict[str, Query] = _load()
+QUERIES: dict[str, Query] = parse(QUERIES_FILE.read_text("utf-8"))
 
 #: ``Q["tasks_by_state"]`` is the SQL text
 Q: dict[str, str] = {name: query.text for name, query in QUERIES.items()}
