@@ -1,0 +1,385 @@
+"""One actor per task: one asyncio task, one inbox, everything about that task.
+
+An input is a function of the task's :class:`~handoff.agentd.core.Core`. The actor runs it,
+commits what it changed in one transaction, and only then lets anything act on it: waiting
+callers, subscribers, the executor's input, effects. If the function raises, or the commit
+fails, the core is thrown away and loaded again: nothing happened.
+
+Records of the executor's journal come through the same inbox, as a token; the bytes wait
+beside it, bounded, so that a busy executor slows its reader down and not the daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from handoff.agentd import tickets, turns
+from handoff.agentd.core import STDERR_TAIL, Core
+from handoff.agentd.hub import Hub
+from handoff.agentd.journal import LineReader, Position
+from handoff.agentd.services import Services
+from handoff.errors import ExecutorGone, HandoffError, StorageError, UnknownTask
+from handoff.executors import contract
+from handoff.executors.contract import Driver, PermissionAsked
+from handoff.gate.examine import examine
+from handoff.process.contract import Record, Shim
+from handoff.store import commit
+from handoff.store.commit import Change
+from handoff.store.sql import Q
+
+log = logging.getLogger("handoff.actor")
+
+T = TypeVar("T")
+
+#: bytes of journal that wait for the actor before its reader pauses
+PENDING_BYTES = 1 << 20
+#: bytes of journal taken in one transaction
+BATCH_BYTES = 256 * 1024
+#: seconds between attempts while the database can't be written
+RETRY_S = 1.0
+
+
+class _Call:
+    __slots__ = ("fn", "future")
+
+    def __init__(self, fn: Callable[[Core], Any], future: asyncio.Future[Any]) -> None:
+        self.fn = fn
+        self.future = future
+
+
+class Actor:
+    """The actor of one task. Start with :meth:`start`; stop with :meth:`close`."""
+
+    def __init__(self, task_id: str, services: Services) -> None:
+        self.task_id = task_id
+        self.services = services
+        self.core: Core = None  # type: ignore[assignment]  # loaded by start()
+        self.shim: Shim | None = None
+        self.last_activity = services.clock.monotonic()
+        self.on_commit: Callable[[Actor, Change], None] = lambda _actor, _change: None
+        self._inbox: asyncio.Queue[_Call | None] = asyncio.Queue()
+        self._loop_task: asyncio.Task[None] | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._records: deque[Record] = deque()
+        self._record_bytes = 0
+        self._token_queued = False
+        self._room = asyncio.Event()
+        self._lines = LineReader(Position(0), services.config.limits.line)
+        self._unsent: deque[tuple[int, bytes, str | None]] = deque()
+        self._unsent_news = asyncio.Event()
+        self._stuck_at: tuple[int, int] = (-1, 0)
+
+    @property
+    def hub(self) -> Hub:
+        """Where news of tasks are made known."""
+        return self.services.hub
+
+    # -- life ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load the task and begin to take inputs.
+
+        Raises:
+            UnknownTask: the database does not hold it.
+        """
+        self._load()
+        self._loop_task = asyncio.create_task(self._loop(), name=f"actor-{self.task_id[:8]}")
+
+    async def close(self) -> None:
+        """Stop taking inputs. The executor lives on."""
+        for task in (self._reader, self._sender, self._loop_task):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self.shim is not None:
+            await self.shim.close()
+
+    def _load(self) -> None:
+        loaded = self.services.store.read(lambda conn: commit.load(conn, self.task_id))
+        if loaded is None:
+            raise UnknownTask(f"no task has the id {self.task_id}", remedy="handoff tasks")
+        driver: Driver | None = None
+        if loaded.run is not None and loaded.run.state != "ended" and loaded.run.driver:
+            executor = self.services.executors.get(loaded.task.executor)
+            driver = executor.load_driver(loaded.run.driver.encode())
+        previous = self.core
+        self.core = Core(loaded, driver, self.services.clock)
+        if previous is not None:
+            self.core.phase, self.core.phase_detail = previous.phase, previous.phase_detail
+            self.core.tools = previous.tools
+
+    # -- inputs --------------------------------------------------------------------------
+
+    async def call(self, fn: Callable[[Core], T]) -> T:
+        """Run a decision in the actor's turn; returns once it is committed.
+
+        Raises:
+            HandoffError: what the decision raised, or StorageError. Nothing happened then.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._inbox.put_nowait(_Call(fn, future))
+        return await future
+
+    async def _loop(self) -> None:
+        while True:
+            item = await self._inbox.get()
+            if item is None:
+                self._token_queued = False
+                await self._take_records()
+            else:
+                await self._take_call(item)
+
+    async def _take_call(self, item: _Call) -> None:
+        try:
+            result = item.fn(self.core)
+            await self._commit()
+        except HandoffError as error:
+            await self._forget_change(error)
+            if not item.future.done():
+                item.future.set_exception(error)
+        except Exception as error:  # a fault of ours must not end the task's actor
+            log.exception("a decision of task %s failed", self.task_id)
+            await self._forget_change(error)
+            if not item.future.done():
+                item.future.set_exception(error)
+        else:
+            if not item.future.done():
+                item.future.set_result(result)
+
+    async def _forget_change(self, error: Exception) -> None:
+        """Go back to what the database holds, waiting for it if it can't be read."""
+        while True:
+            try:
+                self._load()
+                break
+            except StorageError:
+                await asyncio.sleep(RETRY_S)
+        if isinstance(error, StorageError) and self.shim is not None:
+            # What was read since the last commit has to be read again.
+            self.follow(self.shim)
+
+    async def _commit(self) -> None:
+        change = self.core.change
+        if change.empty:
+            return
+        self.core.change = Change()
+        now = self.services.clock.now_ms()
+        task = self.core.task
+        self.services.redact(change)
+        committed = await self.services.store.write(
+            lambda conn: commit.apply(conn, task, change, now)
+        )
+        self.core.effects.extend(committed.effects)
+        for run_id, number, data, ticket_id in change.inputs:
+            if self.core.run is not None and run_id == self.core.run.id:
+                self._unsent.append((number, data, ticket_id))
+        if change.inputs:
+            self._unsent_news.set()
+        self.hub.publish(
+            self.task_id, committed.events, committed.frames, ended=self.core.terminal
+        )
+        self.on_commit(self, change)
+
+    # -- the executor's process ----------------------------------------------------------
+
+    def follow(self, shim: Shim) -> None:
+        """Read the run's journal from the committed position, and send what is unsent."""
+        run = self.core.must_run()
+        for task in (self._reader, self._sender):
+            if task is not None:
+                task.cancel()
+        self.shim = shim
+        self._records.clear()
+        self._record_bytes = 0
+        start = Position(run.read_offset, run.read_skip)
+        self._lines = LineReader(start, self.services.config.limits.line)
+        rows = self.services.store.reader().execute(Q["inputs_unsent"], {"run_id": run.id})
+        self._unsent = deque(rows.fetchall())
+        self._unsent_news.set()
+        self._reader = asyncio.create_task(self._read(shim, start), name="journal-reader")
+        self._sender = asyncio.create_task(self._send(shim, run.id), name="input-sender")
+
+    async def _read(self, shim: Shim, start: Position) -> None:
+        exited = False
+        try:
+            async for record in shim.records(start.offset):
+                exited = exited or record.kind == "exited"
+                self._records.append(record)
+                self._record_bytes += len(record.data) + 64
+                self._queue_token()
+                while self._record_bytes > PENDING_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
+        except HandoffError as error:
+            log.warning("journal of task %s: %s", self.task_id, error)
+        while self._records:
+            self._room.clear()
+            await self._room.wait()
+        await self.call(lambda core: turns.run_exited(core, None, _gone(shim, exited)))
+        await shim.close()
+
+    def _queue_token(self) -> None:
+        if not self._token_queued:
+            self._token_queued = True
+            self._inbox.put_nowait(None)
+
+    async def _send(self, shim: Shim, run_id: str) -> None:
+        while True:
+            while self._unsent:
+                number, data, ticket_id = self._unsent[0]
+                try:
+                    await shim.send(number, data)
+                except ExecutorGone:
+                    return  # the reader sees the end of the process and tells
+                except HandoffError:
+                    log.exception("input %d of run %s was refused", number, run_id)
+                    return
+                self._unsent.popleft()
+                await self.call(partial(_sent, run_id=run_id, number=number, ticket_id=ticket_id))
+            self._unsent_news.clear()
+            if not self._unsent:
+                await self._unsent_news.wait()
+
+    # -- records -------------------------------------------------------------------------
+
+    async def _take_records(self) -> None:
+        taken = 0
+        while self._records and taken < BATCH_BYTES:
+            record = self._records[0]
+            try:
+                await self._take_record(record)
+            except HandoffError as error:
+                await self._give_up_record(record, error)
+                return
+            except Exception as error:  # one bad record must not stop the task for ever
+                log.exception("record %d of task %s", record.offset, self.task_id)
+                await self._give_up_record(record, error)
+                return
+            self._records.popleft()
+            self._record_bytes -= len(record.data) + 64
+            taken += len(record.data) + 64
+        self._keep_position()
+        try:
+            await self._commit()
+        except StorageError as error:
+            log.warning("task %s can't be written: %s", self.task_id, error)
+            await asyncio.sleep(RETRY_S)
+            await self._forget_change(error)
+            return
+        if self.shim is not None and self.core.run is not None:
+            await self.shim.ack(self.core.run.read_offset)
+        if self._record_bytes <= PENDING_BYTES:
+            self._room.set()
+        if self._records:
+            self._queue_token()
+
+    async def _give_up_record(self, record: Record, error: Exception) -> None:
+        """A record can't be taken: try again from the database's state; the third time,
+        leave its line out and say so."""
+        offset, times = self._stuck_at
+        self._stuck_at = (record.offset, times + 1 if offset == record.offset else 1)
+        await self._forget_change(error)
+        shim = self.shim
+        if shim is None:
+            return
+        if self._stuck_at[1] >= 3 and self.core.run is not None:
+            what = f"{type(error).__name__} in agentd"
+            turns.take(self.core, [contract.Unrecognised(what)])
+            run = self.core.touch_run()
+            run.read_offset, run.read_skip = record.end, 0
+            await self._commit()
+        self.follow(shim)
+        self._room.set()
+
+    def _keep_position(self) -> None:
+        run = self.core.run
+        if run is None:
+            return
+        position = self._lines.position
+        if (run.read_offset, run.read_skip) != position:
+            run.read_offset, run.read_skip = position
+            self.core.touch_run()
+
+    async def _take_record(self, record: Record) -> None:
+        core = self.core
+        match record.kind:
+            case "stdout":
+                for line in self._lines.feed(record.offset, record.end, record.data):
+                    await self._take_line(line)
+                if self._lines.oversized and core.run_alive:
+                    limit = self.services.config.limits.line
+                    turns.too_large(core, self._lines.oversized, limit)
+                    core.save_driver()
+            case "stderr":
+                run = core.touch_run()
+                text = self.services.redact_text(record.data.decode(errors="replace"))
+                run.stderr_tail = (run.stderr_tail + text)[-STDERR_TAIL:]
+            case "exited":
+                code = int(record.data.decode() or "0")
+                turns.run_exited(core, code)
+            case "pressure":
+                core.event("resource_pressure", {"used": int(record.data.decode() or "0")})
+            case "swept":
+                count = int(record.data.decode() or "0")
+                if count:
+                    text = f"{count} processes that the executor left behind were ended"
+                    core.event("progress", {"text": text})
+            case _:
+                pass
+        self._lines.passed(record.end)
+        self.last_activity = self.services.clock.monotonic()
+
+    async def _take_line(self, line: bytes) -> None:
+        core = self.core
+        if core.driver is None:
+            return
+        try:
+            outputs = core.driver.feed(line)
+        except Exception as error:  # a driver's fault costs its line, not the task
+            log.exception("driver of task %s", self.task_id)
+            outputs = [contract.Unrecognised(f"{type(error).__name__} in the driver")]
+        for output in outputs:
+            if isinstance(output, contract.Send):
+                core.send(output.data)
+            elif isinstance(output, PermissionAsked):
+                await self._take_permission(output)
+            else:
+                turns.take(core, [output])
+        core.save_driver()
+
+    async def _take_permission(self, asked: PermissionAsked) -> None:
+        core = self.core
+        if core.terminal or not core.turn_open:
+            # Nobody will rule on it any more: the executor must not wait for ever.
+            core.command(lambda driver: driver.command(contract.Deny(asked.id, "the turn is over")))
+            return
+        if core.must_turn().state == "starting":
+            core.move_turn("executor_took_prompt")
+        examined = await asyncio.to_thread(examine, asked, work_dir=core.task.work_dir)
+        granted = self._grant(core, examined.fingerprint) if examined.reusable else None
+        tickets.open_gate(core, asked, examined, granted)
+
+    def _grant(self, core: Core, fingerprint: str) -> str | None:
+        for ticket in core.tickets.values():
+            if ticket.fingerprint == fingerprint and ticket.state == "open":
+                return None
+        where = {"task_id": core.task.id, "fingerprint": fingerprint}
+        row = self.services.store.reader().execute(Q["grant_find"], where).fetchone()
+        return str(row[1]) if row else None
+
+
+def _sent(core: Core, *, run_id: str, number: int, ticket_id: str | None) -> None:
+    """The shim has written an input."""
+    core.change.sent.append((run_id, number))
+    if ticket_id is not None:
+        tickets.delivered(core, ticket_id)
+
+
+def _gone(shim: Shim, exited: bool) -> str:
+    return "" if exited else f"the shim of the executor (pid {shim.shim_pid}) died without a word"
