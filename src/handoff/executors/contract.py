@@ -54,10 +54,12 @@ class SessionReady(msgspec.Struct, frozen=True, tag=True):
     version: str | None = None
 
 
-class StartFailed(msgspec.Struct, frozen=True, tag=True):
-    """The executor will never be ready; its process should be ended."""
+class StartFailed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The executor will never be ready; its process should be ended. ``lost``: only
+    because the session to resume is gone: a process without ``resume`` would start."""
 
     fault: Fault
+    lost: bool = False
 
 
 class PromptTaken(msgspec.Struct, frozen=True, tag=True):
