@@ -444,6 +444,11 @@ class Store:
         try:
             if self._conn is not None and self._conn.in_transaction:
                 self._conn.execute(_ROLLBACK)
+            if self._conn is not None and isinstance(exc, sqlite3.OperationalError):
+                # A commit that failed while it was synced may stand whole in the WAL, where
+                # nobody sees it but a process that has to recover. Empty the WAL if we can;
+                # if not, the next commit overwrites it.
+                self._conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
         except sqlite3.Error:
             # not even that: closing the connection drops what was not committed
             if self._conn is not None:

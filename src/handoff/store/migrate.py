@@ -87,15 +87,18 @@ def pending(conn: sqlite3.Connection, known: list[Migration]) -> list[Migration]
         SchemaTooNew: the database was written by a newer program.
         StorageError: the database is another program's.
     """
-    version = version_of(conn)
-    owner = int(conn.execute("PRAGMA application_id").fetchone()[0])
-    if owner != APPLICATION_ID:
-        tables = conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-        if owner or version or tables:
-            raise StorageError(
-                "the file is a database of another program",
-                application_id=owner,
-            )
+    own_transaction = not conn.in_transaction
+    if own_transaction:  # the three facts must be of one moment: another may be migrating
+        conn.execute("BEGIN")
+    try:
+        version = version_of(conn)
+        tables = int(conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+        owner = int(conn.execute("PRAGMA application_id").fetchone()[0])
+    finally:
+        if own_transaction:
+            conn.execute("ROLLBACK")
+    if owner != APPLICATION_ID and (owner or version or tables):
+        raise StorageError("the file is a database of another program", application_id=owner)
     if version > len(known):
         raise SchemaTooNew(
             f"the database has schema {version}, this Handoff knows up to {len(known)}",

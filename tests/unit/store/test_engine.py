@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -67,7 +68,7 @@ class Held:
         self.inside.set()
         assert self.go.wait(10)
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> Self:
         self.thread.start()
         assert self.inside.wait(10)
         return self
@@ -481,7 +482,7 @@ def test_a_read_sees_one_moment(store):
 
 def test_an_exception_in_a_read_ends_its_snapshot(store):
     with pytest.raises(ZeroDivisionError):
-        store.read(lambda c: everything(c) and None or 1 // 0)
+        store.read(lambda c: (everything(c) and None) or 1 // 0)
     store.write_sync(put("a", 1))
     assert store.read(everything) == {"a": 1}
 

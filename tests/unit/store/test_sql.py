@@ -52,7 +52,7 @@ def test_a_query_without_an_index_would_be_caught(conn):
 
 
 def test_the_text_is_reached_by_name():
-    assert sql.Q == {name: query.text for name, query in sql.QUERIES.items()}
+    assert {name: query.text for name, query in sql.QUERIES.items()} == sql.Q
     assert all(not text.endswith(";") for text in sql.Q.values())
 
 
