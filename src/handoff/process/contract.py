@@ -12,7 +12,12 @@ import msgspec
 
 class Spec(msgspec.Struct, frozen=True):
     """A process to start under a shim. ``env`` is the whole environment and may hold
-    secrets: it goes to the shim through a pipe and never into a file."""
+    secrets: it goes to the shim through a pipe and never into a file.
+
+    ``max_procs``: more processes than this end the run (0 = no limit). ``umask``: the
+    user's own, for the executor's files; None = what the caller's process has.
+    ``cgroup``: the run's own cgroup v2 folder (:mod:`handoff.process.fence`), or "".
+    """
 
     run_id: str
     argv: tuple[str, ...]
@@ -20,6 +25,8 @@ class Spec(msgspec.Struct, frozen=True):
     env: dict[str, str]
     max_procs: int = 0
     grace_s: float = 3.0
+    umask: int | None = None
+    cgroup: str = ""
 
 
 class Record(msgspec.Struct, frozen=True):

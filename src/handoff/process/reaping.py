@@ -1,0 +1,71 @@
+"""Collecting our own ended children, without a thread and without polling on Linux.
+
+A child is watched through its pidfd. Where there is none (macOS) it is looked at with
+growing pauses. Children whose event loop is gone are collected by :func:`collect`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+#: what a program that we start gets back to its default: Python ignores some of them
+ALL_SIGNALS = tuple(
+    number
+    for number in signal.valid_signals()
+    if number not in {signal.SIGKILL, signal.SIGSTOP} and number < 32
+)
+
+_unreaped: dict[int, asyncio.Future[int]] = {}
+
+
+def watch(pid: int) -> asyncio.Future[int]:
+    """A future of the exit code (negative: signal) of our child pid, which it collects."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+    _unreaped[pid] = ended
+    if sys.platform != "linux":
+        _look_again(loop, pid, 0.002)
+        return ended
+    fd = os.pidfd_open(pid)
+
+    def died() -> None:
+        loop.remove_reader(fd)
+        os.close(fd)
+        _try(pid)
+
+    loop.add_reader(fd, died)
+    return ended
+
+
+def _look_again(loop: asyncio.AbstractEventLoop, pid: int, pause_s: float) -> None:
+    if pid in _unreaped and not _try(pid):
+        loop.call_later(pause_s, _look_again, loop, pid, min(1.0, pause_s * 1.5))
+
+
+def _try(pid: int) -> bool:
+    """Collect pid if it has ended."""
+    try:
+        got, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # somebody else of this process collected it
+        got, status = pid, 0
+    if got == 0:
+        return False
+    ended = _unreaped.pop(pid, None)
+    if ended is not None and not ended.done() and not ended.get_loop().is_closed():
+        ended.set_result(os.waitstatus_to_exitcode(status))
+    return True
+
+
+def collect() -> None:
+    """Collect every ended child that is still known."""
+    for pid in list(_unreaped):
+        _try(pid)
+
+
+def kill(pid: int) -> None:
+    """SIGKILL to a child of ours that was not collected yet; else nothing."""
+    if pid in _unreaped and not _try(pid):
+        os.kill(pid, signal.SIGKILL)

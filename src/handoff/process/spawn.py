@@ -1,0 +1,178 @@
+"""Starting the executor from its shim: fork, prepare, exec, and why it failed.
+
+Standard library only. The caller must be single-threaded, as the shim is: between fork and
+exec this is ordinary Python.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+
+from handoff.process.facts import LINUX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple, NoReturn
+
+    class Child(NamedTuple):
+        """A started executor: its pid and our ends of its pipes, all non-blocking."""
+
+        pid: int
+        stdin: int
+        stdout: int
+        stderr: int
+
+    class Refused(NamedTuple):
+        """The executor could not be started. code: 126 or 127, as a shell would say."""
+
+        code: int
+        reason: str
+else:
+    from collections import namedtuple
+
+    Child = namedtuple("Child", "pid stdin stdout stderr")  # noqa: PYI024
+    Refused = namedtuple("Refused", "code reason")  # noqa: PYI024
+
+# <linux/prctl.h>
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+#: Python ignores these two; a program that it starts must not inherit that
+_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
+#: the longest first line the kernel looks at for an interpreter (BINPRM_BUF_SIZE)
+_SHEBANG_BYTES = 256
+
+
+def become_subreaper(name: str) -> bool:
+    """Adopt every orphan below this process, and show name in process lists (Linux).
+
+    Returns whether the kernel does it.
+    """
+    if not LINUX:
+        return False
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def launch(
+    argv: list[str], cwd: str, env: dict[str, str], umask: int, cgroup: str = ""
+) -> Child | Refused:
+    """Start argv in its own session, with three pipes.
+
+    cgroup: a cgroup v2 folder to join first, or "". On Linux the child dies with us.
+    """
+    inputs, outputs, errors, status = os.pipe(), os.pipe(), os.pipe(), os.pipe()
+    prctl = None
+    if LINUX:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    parent = os.getpid()
+    path = find(argv[0], env.get("PATH", ""), cwd)
+    pid = os.fork()
+    if pid == 0:
+        stage = b"setup"
+        try:
+            os.setsid()
+            os.dup2(inputs[0], 0)
+            os.dup2(outputs[1], 1)
+            os.dup2(errors[1], 2)
+            for number in _RESTORED:
+                signal.signal(number, signal.SIG_DFL)
+            if prctl is not None:
+                prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                if os.getppid() != parent:
+                    os._exit(126)
+            if cgroup:
+                stage = b"cgroup"
+                _join(cgroup)
+            os.umask(umask)
+            stage = b"cwd"
+            os.chdir(cwd)
+            stage = b"exec"
+            os.execve(path, argv, env)  # noqa: S606 - an argv, never a shell's text
+        except BaseException as error:  # nothing may return into the parent's code
+            _tell(status[1], stage, error)
+    for fd in (inputs[0], outputs[1], errors[1], status[1]):
+        os.close(fd)
+    with os.fdopen(status[0], "rb") as file:
+        failed = file.read()
+    if failed:
+        os.waitpid(pid, 0)
+        for fd in (inputs[1], outputs[0], errors[0]):
+            os.close(fd)
+        where, _, why = failed.partition(b" ")
+        return explain(where.decode(), int(why), path, cwd)
+    for fd in (inputs[1], outputs[0], errors[0]):
+        os.set_blocking(fd, False)
+    return Child(pid, inputs[1], outputs[0], errors[0])
+
+
+def _tell(fd: int, stage: bytes, error: BaseException) -> NoReturn:
+    number = error.errno if isinstance(error, OSError) and error.errno else errno.EINVAL
+    try:
+        os.write(fd, b"%s %d" % (stage, number))
+    finally:
+        os._exit(126)
+
+
+def _join(cgroup: str) -> None:
+    fd = os.open(os.path.join(cgroup, "cgroup.procs"), os.O_WRONLY)
+    try:
+        os.write(fd, b"0")
+    finally:
+        os.close(fd)
+
+
+def find(program: str, path: str, cwd: str) -> str:
+    """What exec would take: program itself if it holds a slash, else the first hit in path."""
+    if "/" in program:
+        return program
+    for folder in path.split(":"):
+        candidate = os.path.join(cwd, folder or ".", program)
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    return program
+
+
+def shebang(path: str) -> list[str]:
+    """The interpreter line of a script as the kernel reads it: [interpreter, argument?]."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(_SHEBANG_BYTES).split(b"\n", 1)[0]
+    except OSError:
+        return []
+    if not first.startswith(b"#!"):
+        return []
+    return [os.fsdecode(part) for part in first[2:].strip().split(None, 1)]
+
+
+def explain(stage: str, number: int, path: str, cwd: str) -> Refused:
+    """Why a start failed, for a person, with the exit code that a shell would give."""
+    why = os.strerror(number)
+    if stage == "cwd":
+        return Refused(126, f"can't start in the folder {cwd}: {why}")
+    if stage != "exec":
+        return Refused(126, f"can't prepare the start of {path} ({stage}): {why}")
+    if number == errno.ENOENT:
+        if not os.path.exists(path):
+            return Refused(127, f"there is no program {path}")
+        script = shebang(path)
+        if script:
+            return Refused(127, f"{path} is there, but its interpreter {script[0]} is not")
+        return Refused(127, f"{path} is there, but the loader it names is not")
+    if number == errno.EACCES:
+        if os.path.isdir(path):
+            return Refused(126, f"{path} is a folder, not a program")
+        script = shebang(path)
+        if script and os.access(path, os.X_OK):
+            return Refused(126, f"{path}: its interpreter {script[0]} may not be executed")
+        return Refused(126, f"{path} may not be executed: {why}")
+    if number == errno.ENOEXEC:
+        return Refused(126, f"{path} is not a program of this machine (no '#!' line, no binary)")
+    return Refused(126, f"can't start {path}: {why}")

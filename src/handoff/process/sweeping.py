@@ -1,0 +1,126 @@
+"""Ending what a dead shim left behind.
+
+A process belongs to a run if it was started with the run's mark ``HANDOFF_RUN=<run id>`` in
+its environment, or stands in the run's roster with the same start stamp, or descends from
+such a one. Names and command lines are never looked at, and every signal goes to a process
+whose start stamp was seen to be right (on Linux through its pidfd, so that a pid used again
+can't be hit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from handoff.process import facts
+from handoff.process.contract import Proc
+from handoff.process.shim import INFO
+from handoff.process.tally import read_roster
+
+#: seconds between looks while waiting, and of killing before giving up
+_LOOK_S = 0.05
+_KILL_S = 5.0
+
+
+async def sweep(run_id: str, run_dir: Path, *, grace_s: float = 3.0) -> list[Proc]:
+    """TERM, wait up to grace_s, KILL everything of the run, its shim first.
+
+    Returns what is still alive after all that: empty unless a process can't be killed.
+    """
+    return await asyncio.to_thread(_sweep, run_id, run_dir, grace_s)
+
+
+def _sweep(run_id: str, run_dir: Path, grace_s: float) -> list[Proc]:
+    _end_shim(run_dir)
+    now = time.monotonic()
+    term_until, kill_until = now + grace_s, now + grace_s + _KILL_S
+    termed: set[tuple[int, int]] = set()
+    while found := _belonging(run_id, run_dir):
+        now = time.monotonic()
+        if now >= kill_until:
+            return _procs(found)
+        for one in found:
+            if now >= term_until:
+                send_signal(one.pid, one.started, signal.SIGKILL)
+            elif (one.pid, one.started) not in termed:
+                termed.add((one.pid, one.started))
+                send_signal(one.pid, one.started, signal.SIGTERM)
+        time.sleep(_LOOK_S if now < term_until else _LOOK_S / 5)
+    return []
+
+
+def left_behind(run_id: str, run_dir: Path) -> list[Proc]:
+    """Everything of the run that lives now, apart from its shim."""
+    return _procs(_belonging(run_id, run_dir))
+
+
+def _end_shim(run_dir: Path) -> None:
+    """Kill a shim that still lives (it did not react): its executor dies with it."""
+    from handoff.process.handle import Info
+
+    if not (run_dir / INFO).exists():
+        return
+    info = Info.load(run_dir)
+    if info.boot == facts.boot_id():
+        send_signal(info.pid, info.started, signal.SIGKILL)
+
+
+def _belonging(run_id: str, run_dir: Path) -> list[facts.Fact]:
+    mark = b"HANDOFF_RUN=" + os.fsencode(run_id)
+    roster = set(read_roster(str(run_dir), facts.boot_id()))
+    everything: dict[int, facts.Fact] = {}
+    children: dict[int, list[int]] = {}
+    own: list[int] = []
+    me = os.getpid()
+    for pid in facts.all_pids():
+        one = facts.fact(pid)
+        if one is None or one.state in "ZX" or pid == me:
+            continue
+        everything[pid] = one
+        children.setdefault(one.ppid, []).append(pid)
+        if (one.pid, one.started) in roster or facts.has_mark(pid, mark):
+            own.append(pid)
+    found: dict[int, facts.Fact] = {}
+    while own:
+        pid = own.pop()
+        if pid in everything and pid not in found:
+            found[pid] = everything[pid]
+            own += children.get(pid, [])
+    # the mark was read after the stamp: leave out a pid that changed hands in between
+    return [one for one in found.values() if facts.living(one.pid, one.started)]
+
+
+def send_signal(pid: int, started: int, number: int) -> bool:
+    """Signal exactly that process. Returns False if it is not there any more, or not ours."""
+    if sys.platform != "linux":
+        if not facts.living(pid, started):
+            return False
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not facts.living(pid, started):
+            return False
+        signal.pidfd_send_signal(fd, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _procs(found: list[facts.Fact]) -> list[Proc]:
+    return [
+        Proc(one.pid, one.ppid, one.started, facts.command_of(one.pid), round(age, 2))
+        for one, age in zip(found, facts.ages(found), strict=True)
+    ]
