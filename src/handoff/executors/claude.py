@@ -23,9 +23,12 @@ DISALLOWED = (
 ENV = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
-    # A stalled model would otherwise end no turn, ever.
+    # A stalled model would otherwise end no turn, ever. 180 s is the executor's own limit
+    # for its maker's servers; through a gateway it has none.
     "CLAUDE_ENABLE_BYTE_WATCHDOG": "1",
     "CLAUDE_ENABLE_STREAM_WATCHDOG": "1",
+    "CLAUDE_BYTE_STREAM_IDLE_TIMEOUT_MS": "180000",
+    "CLAUDE_STREAM_IDLE_TIMEOUT_MS": "180000",
     # Since 2.1 sub-agents run in the background unless this is set: the turn's result
     # comes before their work is done, and they would ask when no turn runs.
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",

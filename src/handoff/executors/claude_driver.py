@@ -314,6 +314,8 @@ class ClaudeDriver:
         if s.turn and not s.taken and s.queued is None:
             s.taken = True
             out.append(PromptTaken())
+            if s.interrupted:  # sent before the turn began: it may have hit nothing
+                out.append(Send(wire.interrupt(self._request_id())))
 
     def _on_turn_begun(self, message: wire.TurnBegun, out: list[Output]) -> None:
         s = self._s
@@ -464,12 +466,14 @@ class ClaudeDriver:
 
     def _on_result(self, message: wire.Result, out: list[Output]) -> None:
         s = self._s
-        if (message.input_tokens, message.output_tokens, message.cost_usd) != (None, None, None):
+        if message.input_tokens is not None or message.cost_usd:
             out.append(UsageSeen(message.input_tokens, message.output_tokens, message.cost_usd))
         fault = faults.from_result(message, s.error, s.interrupted)
         if s.phase == "opening":
             lost = s.resume and any(faults.NO_SESSION in text for text in message.errors)
             found = fault or Fault("protocol", "Claude Code ended a turn before it was ready")
+            if found.code in ("other", "cancelled"):
+                found = Fault("start", found.message)
             self._start_failed(found, lost, out)
             return
         if not s.turn:
