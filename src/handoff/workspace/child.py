@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from handoff.errors import GitError, GitMissing, NotARepository, TooLarge
@@ -141,7 +141,7 @@ def chunks(
     cwd: str,
     idle_seconds: float,
     ok: Sequence[int],
-) -> Iterator[bytes]:
+) -> Generator[bytes, None, None]:
     """Standard output as git writes it, at most :data:`CHUNK` bytes each; closing the
     iterator ends git.
 
@@ -166,7 +166,7 @@ def _chunks(
     tail: bytearray,
     seconds: float,
     deadline: float | None,
-) -> Iterator[bytes]:
+) -> Generator[bytes, None, None]:
     """Standard output in chunks until git has ended. Without a deadline, ``seconds``
     counts anew after each chunk, and the consumer's time is its own."""
     assert proc.stdout is not None

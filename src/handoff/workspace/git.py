@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from handoff.errors import GitError, GitTooOld
 from handoff.workspace import child
@@ -124,7 +124,7 @@ def run(
         TooLarge: more output than ``max_bytes``.
     """
     settings = [*config]
-    if content:
+    if content or access.network:
         settings += silenced_programs(cwd, access)
     seconds = limit if limit is not None else _default_limit(access)
 
@@ -160,7 +160,7 @@ def stream(
     literal: bool = False,
     ok: Sequence[int] = (0,),
     stdin: bytes = b"",
-) -> Iterator[bytes]:
+) -> Generator[bytes, None, None]:
     """The output of a reading call in chunks of at most 64 KiB, as git writes it.
 
     ``idle_limit``: seconds without a byte; time the consumer takes does not count. Closing
@@ -179,12 +179,13 @@ def stream(
 
 def silenced_programs(cwd: str, access: Access = READ) -> list[tuple[str, str]]:
     """Settings that turn every configured filter and merge driver of the repository into
-    a pass-through. They have to be named one by one: git knows no wildcard.
+    a pass-through, and the remotes' programs into git's own. They have to be named one by
+    one: git knows no wildcard.
 
     Files then hold what the repository holds (a Git LFS pointer, an encrypted blob), and
     a look at them compares with just that.
     """
-    pattern = r"^(filter|merge)\..*\.[a-z]*$"
+    pattern = r"^(filter|merge|remote)\..*\.[a-z]*$"
     args = ["config", "-z", "--name-only", "--get-regexp", pattern]
     settings: dict[str, str] = {}
     for key in run(args, cwd, access=access, ok=(0, 1)).records:
@@ -196,9 +197,11 @@ def silenced_programs(cwd: str, access: Access = READ) -> list[tuple[str, str]]:
             for purpose in ("smudge", "clean", "process"):
                 settings[f"filter.{name}.{purpose}"] = ""
             settings[f"filter.{name}.required"] = "false"
-        elif variable == "driver":
+        elif section == "remote" and variable == "uploadpack":
+            settings[key] = "git-upload-pack"
+        elif section == "merge" and variable == "driver":
             # Not a program of theirs: it leaves the merge as a conflict.
-            settings[f"merge.{name}.driver"] = "false"
+            settings[key] = "false"
     return list(settings.items())
 
 

@@ -1,0 +1,247 @@
+"""What a worktree looks like now, within limits. Standard library only.
+
+A folder of untracked files is one entry with its count; a submodule is looked at by our
+own call with its own filters switched off, because git would run them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from handoff.errors import GitError, TimedOut
+from handoff.workspace import git
+from handoff.workspace.contract import Dirt, TreeState
+
+#: entries that a report keeps by default
+ENTRY_LIMIT = 200
+#: seconds that a look may take in all
+TIME_LIMIT = 20.0
+#: an untracked folder with at most so many files is listed file by file
+FOLDER_LIMIT = 10
+#: untracked files that are counted; more are "at least so many"
+COUNT_LIMIT = 1_000_000
+#: submodules within submodules
+DEPTH_LIMIT = 8
+
+_OPERATIONS = (
+    ("rebase-merge", "rebase"),
+    ("rebase-apply/applying", "am"),
+    ("rebase-apply", "rebase"),
+    ("MERGE_HEAD", "merge"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
+
+
+def head_of(work_dir: str) -> str:
+    """The commit that HEAD names, 40 hex digits; "" if there is none yet.
+
+    Raises:
+        NotARepository: the folder is gone or no worktree.
+    """
+    args = ["rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}"]
+    return git.ask(args, work_dir)
+
+
+def branch_of(work_dir: str) -> str:
+    """The short name of the branch that is checked out, "" when detached."""
+    name = git.ask(["symbolic-ref", "--quiet", "HEAD"], work_dir)
+    return name.removeprefix("refs/heads/")
+
+
+def operation_of(git_dir: str) -> str:
+    """The operation under way in the worktree with that private folder: ``rebase``,
+    ``merge``, ``cherry-pick``, ``revert``, ``am``, ``bisect`` or ""."""
+    for marker, name in _OPERATIONS:
+        if os.path.exists(os.path.join(git_dir, marker)):
+            return name
+    return ""
+
+
+def git_dir_of(work_dir: str) -> str:
+    """The private folder of a worktree, as an absolute path."""
+    return git.run(["rev-parse", "--absolute-git-dir"], work_dir).text
+
+
+def tree_state(
+    work_dir: str, limit: int = ENTRY_LIMIT, *, time_limit: float = TIME_LIMIT
+) -> TreeState:
+    """The branch, HEAD and the uncommitted work of a worktree.
+
+    ``limit``: entries that are kept (all are counted). ``time_limit``: seconds for the
+    whole look; what was not seen by then makes ``dirt.complete`` False.
+
+    Raises:
+        GitError: or a kind of it, if git can't look at all.
+    """
+    if not is_worktree(work_dir):
+        return TreeState(exists=False)
+    look = _Look(limit, time.monotonic() + time_limit)
+    _look_at(look, work_dir, "", 0)
+    git_dir = git_dir_of(work_dir)
+    return TreeState(
+        exists=True,
+        head=head_of(work_dir),
+        branch=branch_of(work_dir),
+        operation=operation_of(git_dir),
+        dirt=Dirt(
+            entries=tuple(look.entries),
+            total=look.total,
+            complete=look.complete,
+            submodules=tuple(dict.fromkeys(look.submodules)),
+        ),
+    )
+
+
+def is_worktree(work_dir: str) -> bool:
+    """Whether the folder is there and is the root of a worktree that git knows."""
+    if not os.path.lexists(os.path.join(work_dir, ".git")):
+        return False
+    probe = git.run(["rev-parse", "--is-inside-work-tree"], work_dir, ok=(0, 128))
+    return probe.code == 0 and probe.text == "true"
+
+
+def gitlinks(work_dir: str) -> list[tuple[str, str]]:
+    """(path, commit) of every submodule or embedded repository in the index."""
+    found: list[tuple[str, str]] = []
+    for record in _records(git.stream(["ls-files", "--stage", "-z"], work_dir)):
+        if record.startswith(b"160000 "):
+            head, _, path = record.partition(b"\t")
+            found.append((os.fsdecode(path), head.split(b" ")[1].decode("ascii")))
+    return found
+
+
+def populated(work_dir: str, path: str) -> bool:
+    """Whether a submodule has its own checkout there."""
+    folder = os.path.join(work_dir, path)
+    return not os.path.islink(folder) and os.path.lexists(os.path.join(folder, ".git"))
+
+
+@dataclass
+class _Look:
+    limit: int
+    deadline: float
+    entries: list[tuple[str, str]] = field(default_factory=list)
+    total: int = 0
+    complete: bool = True
+    submodules: list[str] = field(default_factory=list)
+
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def add(self, letters: str, path: str, count: int = 1) -> None:
+        self.total += count
+        if len(self.entries) < self.limit:
+            self.entries.append((letters, path))
+
+
+def _look_at(look: _Look, work_dir: str, prefix: str, depth: int) -> None:
+    """One repository, then its submodules; a look that takes too long is cut."""
+    try:
+        folders = _tracked(look, work_dir, prefix)
+        _untracked(look, work_dir, prefix, folders)
+        for path, _ in gitlinks(work_dir):
+            if look.left() <= 0:
+                look.complete = False
+                return
+            if depth < DEPTH_LIMIT and populated(work_dir, path):
+                _look_inside(look, work_dir, path, prefix, depth)
+    except TimedOut:
+        look.complete = False
+
+
+def _look_inside(look: _Look, work_dir: str, path: str, prefix: str, depth: int) -> None:
+    before = look.total
+    try:
+        _look_at(look, os.path.join(work_dir, path), f"{prefix}{path}/", depth + 1)
+    except GitError as error:
+        # A submodule that git can't read: say so instead of calling it clean.
+        look.add("??", f"{prefix}{path} ({error})")
+    if look.total > before:
+        look.submodules.append(prefix + path)
+
+
+def _tracked(look: _Look, work_dir: str, prefix: str) -> list[str]:
+    """Count changed entries; returns what is untracked, folders with a slash at the end."""
+    args = [
+        "status",
+        "--porcelain=v2",
+        "-z",
+        "--untracked-files=normal",
+        "--ignore-submodules=dirty",
+        "--no-renames",
+    ]
+    loose: list[str] = []
+    chunks = git.stream(args, work_dir, content=True, idle_limit=max(0.1, look.left()))
+    for record in _records(chunks):
+        kind = record[:1]
+        if kind == b"?":
+            loose.append(os.fsdecode(record[2:]))
+        elif kind in {b"1", b"u"}:
+            # "1 XY sub mH mI mW hH hI path", "u XY sub m1 m2 m3 mW h1 h2 h3 path"
+            fields = record.split(b" ", 8 if kind == b"1" else 10)
+            letters = fields[1].decode("ascii").replace(".", " ")
+            look.add(letters, prefix + os.fsdecode(fields[-1]))
+            if fields[2].startswith(b"S"):
+                look.submodules.append(prefix + os.fsdecode(fields[-1]))
+        if look.left() <= 0:
+            look.complete = False
+            break
+    chunks.close()
+    return loose
+
+
+def _untracked(look: _Look, work_dir: str, prefix: str, loose: list[str]) -> None:
+    for path in loose:
+        if not path.endswith("/"):
+            look.add("??", prefix + path)
+    folders = [p for p in loose if p.endswith("/")]
+    if not folders:
+        return
+    counts = dict.fromkeys(folders, 0)
+    names: dict[str, list[str]] = {folder: [] for folder in folders}
+    args = ["ls-files", "--others", "--exclude-standard", "-z"]
+    chunks = git.stream(args, work_dir, idle_limit=max(0.1, look.left()))
+    seen = 0
+    for record in _records(chunks):
+        path = os.fsdecode(record)
+        folder = _covering(path, counts)
+        if folder is None:
+            continue
+        counts[folder] += 1
+        seen += 1
+        if counts[folder] <= FOLDER_LIMIT:
+            names[folder].append(path)
+        if seen >= COUNT_LIMIT or (seen % 1024 == 0 and look.left() <= 0):
+            look.complete = False
+            break
+    chunks.close()
+    for folder, count in counts.items():
+        if 0 < count <= FOLDER_LIMIT:
+            for name in names[folder]:
+                look.add("??", prefix + name)
+        else:
+            files = f"{count} files" if look.complete else f"at least {count} files"
+            look.add("??", f"{prefix}{folder} ({files})", max(1, count))
+
+
+def _covering(path: str, folders: dict[str, int]) -> str | None:
+    """The listed folder that a path is in (or is, for an embedded repository)."""
+    at = path.find("/")
+    while at >= 0:
+        if path[: at + 1] in folders:
+            return path[: at + 1]
+        at = path.find("/", at + 1)
+    return None
+
+
+def _records(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """NUL-terminated records from chunks cut anywhere."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\0")
+        yield from whole
