@@ -137,7 +137,9 @@ class Door:
         sock.setblocking(False)
         why = refusal(sock)
         if why:
-            sock.close()
+            refused = Link(sock)
+            refused.say({"refused": why})
+            refused.close()
             return None, why
         return Link(sock), ""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from handoff.errors import ExecutorGone, ProtocolViolation, StorageError, TooLarge
+from handoff.errors import ActorRefused, ExecutorGone, ProtocolViolation, StorageError, TooLarge
 from handoff.process import facts, journal, sweeping
 from handoff.process.contract import Proc, Record
 from handoff.process.shim import INFO
@@ -65,6 +65,7 @@ class RunHandle:
         self._exact = False
         self._gone = not info.lives()
         self._closed = False
+        self._refused = ""
         self._changed = asyncio.Event()
         self._writer: asyncio.StreamWriter | None = None
         self._tender: asyncio.Task[None] | None = None
@@ -83,6 +84,8 @@ class RunHandle:
             except asyncio.CancelledError:
                 await self.close()
                 raise
+        if self._refused:
+            raise ActorRefused(f"the shim of run {self.run_id} refused: {self._refused}")
 
     async def _tend(self, standing: asyncio.Future[None]) -> None:
         """Keep connected while the shim lives."""
@@ -101,16 +104,20 @@ class RunHandle:
                     await asyncio.sleep(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
                     tries += 1
                     continue
-                tries = 0
-                for line, _ in self._asked.values():
-                    self._writer.write(line)
-                if not standing.done():
-                    standing.set_result(None)
-                await self._listen(reader)
+                tries += 1
+                if await self._greeted(reader):
+                    tries = 0
+                    for line, _ in self._asked.values():
+                        self._writer.write(line)
+                    if not standing.done():
+                        standing.set_result(None)
+                    await self._listen(reader)
                 self._drop_writer()
+                if self._refused:
+                    break
         finally:
             self._drop_writer()
-            if not self._closed:
+            if not self._closed and not self._refused:
                 self._gone = True
             for _, answer in self._asked.values():
                 if not answer.done():
@@ -131,23 +138,28 @@ class RunHandle:
         finally:
             os.close(folder)
 
+    async def _greeted(self, reader: asyncio.StreamReader) -> bool:
+        """Whether the shim let us in."""
+        message = await _next_message(reader)
+        if message is None:
+            return False
+        if "hello" not in message:
+            self._refused = str(message.get("refused") or message)
+            return False
+        self._grow(int(message["hello"]["end"]))
+        return True
+
+    def _grow(self, end: int) -> None:
+        self._end = max(self._end, end)
+        self._exact = True
+        self._notify()
+
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Take messages until the connection ends."""
-        while True:
-            try:
-                line = await reader.readline()
-            except (OSError, ValueError):
-                return
-            if not line.endswith(b"\n"):
-                return
-            message = msgspec.json.decode(line)
-            hello = message.get("hello") if "id" not in message else None
-            end = hello["end"] if hello else message.get("end")
-            if end is not None:
-                self._end = max(self._end, int(end))
-                self._exact = True
-                self._notify()
-            elif (found := self._asked.pop(message.get("id"), None)) and not found[1].done():
+        while (message := await _next_message(reader)) is not None:
+            if "end" in message:
+                self._grow(int(message["end"]))
+            elif (found := self._asked.pop(int(message["id"]), None)) and not found[1].done():
                 found[1].set_result(message)
 
     def _drop_writer(self) -> None:
@@ -285,6 +297,15 @@ class RunHandle:
             tender.cancel()
             await asyncio.wait([tender])
         self._notify()
+
+
+async def _next_message(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """The next line as a message, None at the end of the connection."""
+    try:
+        line = await reader.readline()
+    except (OSError, ValueError):  # broken, or a line beyond our limit: connect anew
+        return None
+    return msgspec.json.decode(line, type=dict) if line.endswith(b"\n") else None
 
 
 def procs(rows: list[list[Any]]) -> list[Proc]:

@@ -320,7 +320,7 @@ class Holder:
             self.record("pressure", b"%d" % count)
         if over and not self._ending:
             limit = self._tally.limit
-            text = f"[handoff: ended, {count} processes are more than the limit of {limit}]\n"
+            text = f"[handoff: ended, {count} processes, the limit is {limit}]\n"
             self.record("stderr", text.encode())
             self._begin_end(0.0)
         if self._door.lost():
@@ -412,11 +412,11 @@ class Holder:
         self._drain()
         ended = len({key for key in self._signalled if key[0] not in self._tally.executors})
         self.record("swept", b"%d" % ended)
+        self._answer_end([])  # it may take long until a full disk takes the last records
         while not self.journal.flush() and os.stat(".").st_nlink:
             self._interests()
             self._turn(DISK_RETRY_S)
         self._tell_growth()
-        self._answer_end([])
         until = time.monotonic() + FAREWELL_S
         while any(link.outbox for link in self._links.values()) and time.monotonic() < until:
             self._interests()

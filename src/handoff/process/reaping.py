@@ -18,25 +18,21 @@ ALL_SIGNALS = tuple(
     if number not in {signal.SIGKILL, signal.SIGSTOP} and number < 32
 )
 
-_unreaped: dict[int, asyncio.Future[int]] = {}
+#: pid -> who wants to know, and the pidfd (-1: none)
+_unreaped: dict[int, tuple[asyncio.Future[int], int]] = {}
 
 
 def watch(pid: int) -> asyncio.Future[int]:
     """A future of the exit code (negative: signal) of our child pid, which it collects."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
-    _unreaped[pid] = ended
     if sys.platform != "linux":
+        _unreaped[pid] = ended, -1
         _look_again(loop, pid, 0.002)
         return ended
     fd = os.pidfd_open(pid)
-
-    def died() -> None:
-        loop.remove_reader(fd)
-        os.close(fd)
-        _try(pid)
-
-    loop.add_reader(fd, died)
+    _unreaped[pid] = ended, fd
+    loop.add_reader(fd, _try, pid)
     return ended
 
 
@@ -53,8 +49,13 @@ def _try(pid: int) -> bool:
         got, status = pid, 0
     if got == 0:
         return False
-    ended = _unreaped.pop(pid, None)
-    if ended is not None and not ended.done() and not ended.get_loop().is_closed():
+    ended, fd = _unreaped.pop(pid)
+    loop = ended.get_loop()
+    if fd >= 0:
+        if not loop.is_closed():
+            loop.remove_reader(fd)
+        os.close(fd)
+    if not loop.is_closed() and not ended.done():
         ended.set_result(os.waitstatus_to_exitcode(status))
     return True
 

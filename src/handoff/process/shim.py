@@ -29,12 +29,17 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    from handoff.process.door import Door
+
 INFO = "shim.json"
-#: exit codes: the spec did not arrive whole; another shim has this run directory
+#: exit codes: the spec did not arrive whole; another shim has this run
+#: directory; the run directory can't be written (errno on standard output)
 NO_SPEC = 2
 TAKEN = 3
+FAILED = 4
 
 
 def _find_siblings() -> None:
@@ -85,6 +90,15 @@ def say(message: dict[str, Any]) -> None:
     os.close(null)
 
 
+def _door(make: Callable[[], Door]) -> Door:
+    """Open the socket; without one nothing is started and the claim is taken back."""
+    try:
+        return make()
+    except OSError:
+        os.unlink(INFO)
+        raise
+
+
 def main() -> int:
     """Run one shim. Returns the exit code."""
     os.closerange(3, 1024)
@@ -100,11 +114,15 @@ def main() -> int:
 
     me = facts.fact(os.getpid())
     assert me is not None
-    lock = claim(str(spec["run_id"]), facts.boot_id(), me.started)
-    if lock is None:
-        return TAKEN
+    try:
+        lock = claim(str(spec["run_id"]), facts.boot_id(), me.started)
+        if lock is None:
+            return TAKEN
+        holder = Holder(spec, _door(Door))
+    except OSError as error:
+        say({"failed": error.errno or 0})
+        return FAILED
     spawn.become_subreaper("handoff-shim")
-    holder = Holder(spec, Door())
     umask = spec["umask"] if spec.get("umask") is not None else inherited
     env = {**spec["env"], "HANDOFF_RUN": spec["run_id"]}
     child = spawn.launch(spec["argv"], spec["cwd"], env, umask, spec.get("cgroup") or "")

@@ -71,12 +71,11 @@ async def start(run_dir: Path, spec: Spec, limits: Limits | None = None) -> RunH
     if (run_dir / INFO).exists():
         return await attach(run_dir, spec.run_id)
     body = msgspec.to_builtins(spec) | (msgspec.to_builtins(limits) if limits else {})
-    try:
-        pid, code, said = await _spawn(run_dir, json.dumps(body).encode() + b"\n")
-    except OSError as error:
-        raise _storage(error, run_dir) from error
+    pid, code, said = await _spawn(run_dir, json.dumps(body).encode() + b"\n")
     if code == TAKEN:
         return await attach(run_dir, spec.run_id)
+    if "failed" in said:
+        raise _storage(OSError(said["failed"], ""), run_dir)
     if not said:
         raise ExecutorError(
             f"the shim ended with exit code {code} before it could start the executor: "
@@ -168,6 +167,11 @@ def _log_tail(run_dir: Path) -> str:
 
 async def _spawn(run_dir: Path, body: bytes) -> tuple[int, int | None, dict[str, Any]]:
     """Run the shim program: (its pid, exit code if it ended, what it said)."""
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        log = os.open(run_dir / "shim.log", flags, 0o600)
+    except OSError as error:
+        raise _storage(error, run_dir) from error
     spec_read, spec_write = os.pipe()
     said_read, said_write = os.pipe()
     try:
@@ -179,24 +183,21 @@ async def _spawn(run_dir: Path, body: bytes) -> tuple[int, int | None, dict[str,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, spec_read, 0),
                 (os.POSIX_SPAWN_DUP2, said_write, 1),
-                (
-                    os.POSIX_SPAWN_OPEN,
-                    2,
-                    str(run_dir / "shim.log"),
-                    os.O_WRONLY | os.O_CREAT | os.O_APPEND,
-                    0o600,
-                ),
+                (os.POSIX_SPAWN_DUP2, log, 2),
             ],
             setsigdef=reaping.ALL_SIGNALS,
             setsigmask=(),
         )
-    except BaseException:
+    except OSError as error:
         os.close(spec_write)
         os.close(said_read)
-        raise
+        raise ExecutorError(
+            f"can't start the shim with {sys.executable}: {os.strerror(error.errno or 0)}",
+            remedy="handoff doctor",
+        ) from error
     finally:
-        os.close(spec_read)
-        os.close(said_write)
+        for fd in (spec_read, said_write, log):
+            os.close(fd)
     ended = reaping.watch(pid)
     try:
         await _write_spec(spec_write, body)

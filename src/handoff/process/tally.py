@@ -54,7 +54,7 @@ class Tally:
         return strays
 
     def look(self) -> tuple[int, bool, bool]:
-        """Count, write the roster if it changed: (count, pressure begins, limit passed)."""
+        """Count, write the roster if it changed: (count, pressure begins, limit reached)."""
         found = self.members()
         count = len(found)
         roster = frozenset((one.pid, one.started) for one in found if one.state not in "ZX")
@@ -63,7 +63,7 @@ class Tally:
         if not self.limit:
             return count, False, False
         before, self._under_pressure = self._under_pressure, count >= PRESSURE * self.limit
-        return count, self._under_pressure and not before, count > self.limit
+        return count, self._under_pressure and not before, count >= self.limit
 
     def _write(self, roster: frozenset[tuple[int, int]]) -> None:
         lines = [self._boot, *(f"{pid} {started}" for pid, started in sorted(roster))]
