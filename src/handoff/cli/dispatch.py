@@ -1,0 +1,212 @@
+"""``handoff dispatch``: hand a plan to an executor."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from handoff.errors import HandoffError, NotFound, TooLarge, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from handoff.cli.context import Context
+    from handoff.cli.parsing import Parser
+
+#: bytes of a plan or prompt: with base64 it fits into the 4 MiB that agentd takes
+MAX_PLAN = 3 * 1024 * 1024
+
+
+def parser() -> Parser:
+    """The command's own flags."""
+    from handoff.cli.parsing import Parser, count
+
+    made = Parser(
+        "dispatch",
+        "Hand a plan to an executor, which works in a worktree of its own.\n"
+        "On a terminal it stays until the executor has started; the task does not depend on it.",
+        examples="  handoff dispatch plan.md\n"
+        "  handoff dispatch --prompt 'fix the failing test' --verify 'pytest -q'\n"
+        "  git diff | handoff dispatch --prompt - --executor claude",
+    )
+    made.add_argument("plan", nargs="?", help="file with the plan")
+    made.add_argument("--prompt", metavar="TEXT", help="instruction; `-` reads standard input")
+    made.add_argument("--name", default="", help="name to show for the task")
+    made.add_argument("--project", metavar="NAME", default="", help="a registered project")
+    made.add_argument("--executor", metavar="NAME", default="", help="which executor")
+    made.add_argument("--model", metavar="NAME", default="", help="which model it uses")
+    place = made.add_argument_group("where it works (default: a worktree of its own)")
+    trees = place.add_mutually_exclusive_group()
+    trees.add_argument("--new-worktree", action="store_true", help="a managed worktree (default)")
+    trees.add_argument("--worktree", metavar="PATH", default="", help="a worktree of yours")
+    trees.add_argument("--in-place", action="store_true", help="the folder you stand in")
+    names = place.add_mutually_exclusive_group()
+    names.add_argument("--branch", metavar="NAME", default="", help="an existing branch")
+    names.add_argument("--new-branch", metavar="NAME", default="", help="name of the new branch")
+    place.add_argument("--base", metavar="REF", default="", help="start there, not at your HEAD")
+    place.add_argument("--allow-dirty", action="store_true", help="although there are changes")
+    place.add_argument("--no-sync-check", action="store_true", help="remote: don't compare HEADs")
+    made.add_argument(
+        "--verify",
+        metavar="CMD",
+        action="append",
+        default=[],
+        help="run after each turn; repeatable",
+    )
+    made.add_argument("--no-setup", action="store_true", help="skip the configured set-up command")
+    made.add_argument("--max-minutes", metavar="N", type=count, help="end a turn after so long")
+    made.add_argument("--detach", action="store_true", help="don't wait for the executor's start")
+    made.add_argument("--no-terminal", action="store_true", help="open no terminal window")
+    return made
+
+
+def _read(path: str) -> bytes:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_PLAN + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(MAX_PLAN + 1)
+    except OSError as error:
+        kind = NotFound if isinstance(error, FileNotFoundError) else UsageError
+        raise kind(f"the plan {path} can't be read: {error.strerror}", path=path) from error
+    if len(data) > MAX_PLAN:
+        raise TooLarge(
+            f"the plan is larger than {MAX_PLAN} bytes", remedy="put it into the project"
+        )
+    return data
+
+
+def read_text(path: str, what: str) -> str:
+    """A file, or standard input for ``-``, as text.
+
+    Raises:
+        UsageError: it can't be read or is not UTF-8.
+    """
+    try:
+        return _read(path).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} is not UTF-8 (byte {error.start})") from None
+
+
+def request(args: Namespace, context: Context) -> dict[str, Any]:
+    """The body of the call.
+
+    Raises:
+        UsageError: neither plan nor prompt, or an empty one.
+    """
+    prompt = args.prompt
+    if prompt == "-":
+        prompt = read_text("-", "standard input")
+    body: dict[str, Any] = {"prompt": prompt or "", "name": args.name}
+    if args.plan is not None:
+        raw = _read(args.plan)
+        if not raw.strip():
+            raise UsageError(f"the plan {args.plan} is empty")
+        from base64 import b64encode
+
+        body["plan_b64"] = b64encode(raw).decode()
+        body["plan_name"] = os.path.basename(args.plan) if args.plan != "-" else "plan.md"
+    elif not (prompt or "").strip():
+        raise UsageError(
+            "there is nothing to do: give a plan file or --prompt", remedy="handoff dispatch --help"
+        )
+    body |= {
+        "executor": args.executor,
+        "model": args.model,
+        "branch": args.branch,
+        "new_branch": args.new_branch,
+        "base": args.base,
+        "worktree": os.path.abspath(args.worktree) if args.worktree else "",
+        "new_worktree": args.new_worktree,
+        "in_place": args.in_place,
+        "allow_dirty": args.allow_dirty,
+        "verify": args.verify,
+        "setup": not args.no_setup,
+        "project_name": args.project,
+        "target": context.target,
+    }
+    if args.max_minutes:
+        body["max_minutes"] = args.max_minutes
+    if not args.project and context.local:
+        body["start_dir"] = os.getcwd()
+    elif not context.local:
+        from handoff.cli.remote import baseline
+
+        body |= baseline(args, context)
+    return body
+
+
+def run(args: Namespace, context: Context) -> int:
+    """Dispatch; on a terminal follow the start."""
+    body = request(args, context)
+    client = context.client()
+    task = client.post("/api/tasks", body, look=context.command("tasks", "--limit", "3"))
+    if context.human:
+        from handoff.cli import render
+
+        context.show("\n".join(render.task_head(task)))
+    else:
+        for note in task.get("notes") or []:
+            context.say(f"note: {note}")
+        context.emit(task)
+    if sys.platform == "darwin" and not args.no_terminal and context.local:
+        _open_terminal(task["id"], context)
+    if not context.human or args.detach:
+        return 0
+    return _follow_start(task, context)
+
+
+def _follow_start(task: dict[str, Any], context: Context) -> int:
+    """Show events until the executor works, waits in the queue, or the task ends."""
+    from handoff.cli import render
+    from handoff.cli.terminal import colour
+    from handoff.client.stream import Events
+    from handoff.ids import short
+
+    stream = Events(context.client(), task["id"], 0, wakes=False, summary=False, notify=context.say)
+    code = 0
+    try:
+        for item in stream:
+            event = item.get("event")
+            if event is None:
+                continue
+            kind = event["type"]
+            if kind in ("failed", "turn_failed"):
+                context.show(render.event_block(event, context))
+                code = 1
+                break
+            if kind in ("permission_request", "question", "completed", "archived"):
+                break
+            context.show(colour(f"  {render.event_line(event)}", "dim"))
+            if kind in ("executor_started", "queue_changed"):
+                break
+    except KeyboardInterrupt:
+        context.say("the task goes on without this terminal")
+    except HandoffError as error:
+        context.say(f"the task was dispatched, but its start can't be watched: {error}")
+    for name in ("wait", "attach"):
+        context.show("  " + context.command(name, short(task["id"])))
+    return code
+
+
+def _open_terminal(task_id: str, context: Context) -> None:
+    """Open Terminal.app on the task where the configuration wants that (macOS)."""
+    from handoff.config import load
+
+    try:
+        if not load(context.config)[0].terminal.auto:
+            return
+    except HandoffError as error:
+        context.say(f"no terminal was opened: {error}")
+        return
+    import subprocess
+
+    command = context.command("attach", task_id).replace("\\", "\\\\").replace('"', '\\"')
+    script = f'tell application "Terminal" to do script "{command}"'
+    try:
+        subprocess.run(["osascript", "-e", script], check=True, capture_output=True, timeout=10)
+    except (OSError, subprocess.SubprocessError) as error:
+        context.say(f"no terminal was opened: {type(error).__name__}")

@@ -1,0 +1,325 @@
+"""Events, tickets and tasks as a person reads them, each with the command that follows.
+
+Everything that came from elsewhere passes through :mod:`handoff.cli.terminal` here.
+"""
+
+from __future__ import annotations
+
+from handoff.cli.terminal import (
+    ago,
+    colour,
+    indent,
+    local_time,
+    safe,
+    safe_line,
+    span,
+    state,
+)
+from handoff.ids import short
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from handoff.cli.context import Context
+
+Json = dict[str, "Any"]
+
+
+def _head(event: Json, title: str, tint: str) -> str:
+    when = local_time(str(event.get("created_at", "")))
+    place = colour(f"task {short(event['task_id'])}  {when}", "dim")
+    return f"{colour(title, tint, 'bold')}  {place}"
+
+
+def _shortness(payload: Json, full: str) -> list[str]:
+    if not payload.get("short"):
+        return []
+    said = (
+        f"shortened: {payload.get('characters', '?')} characters, {payload.get('lines', '?')} lines"
+    )
+    return [colour(f"  ({said}; in full: {full})", "yellow")]
+
+
+def permission(event: Json, context: Context) -> str:
+    """A permission request with the commands that answer it."""
+    payload, task = event["payload"], short(event["task_id"])
+    ref = str(payload.get("ref") or payload.get("ticket_id", ""))
+    tool = safe_line(payload.get("tool") or payload.get("action") or "something")
+    lines = [_head(event, f"Permission {ref} wanted: {tool}", "yellow")]
+    lines.append(indent(safe(payload.get("permission", "")), "  │ "))
+    lines += _shortness(payload, context.command("show", task, "--ticket", ref))
+    lines += [f"  {colour('!', 'red')} {safe_line(p)}" for p in payload.get("problems") or []]
+    if payload.get("why"):
+        lines.append(colour(f"  why you are asked: {safe_line(payload['why'])}", "dim"))
+    lines.append("  " + context.command("reply", task, "--ticket", ref, "--approve"))
+    lines.append(
+        "  " + context.command("reply", task, "--ticket", ref, "--deny", "--reason", "WHY")
+    )
+    return "\n".join(lines)
+
+
+def question(event: Json, context: Context) -> str:
+    """A question with the command that answers it."""
+    payload, task = event["payload"], short(event["task_id"])
+    ref = str(payload.get("ref") or payload.get("ticket_id", ""))
+    lines = [_head(event, f"Question {ref}", "yellow")]
+    lines.append(indent(safe(payload.get("question", "")), "  │ "))
+    lines += _shortness(payload, context.command("show", task, "--ticket", ref))
+    several = max(1, len(payload.get("questions") or []))
+    answers = [word for _ in range(several) for word in ("--answer", "TEXT")]
+    lines.append("  " + context.command("reply", task, "--ticket", ref, *answers))
+    return "\n".join(lines)
+
+
+def _dirt(found: Json) -> list[str]:
+    dirt = found.get("dirt") or {}
+    total = dirt.get("total") or 0
+    if not total:
+        return []
+    entries = [f"{xy} {path}" for xy, path in (dirt.get("entries") or [])[:5]]
+    rest = total - len(entries)
+    more = f" and {rest} more" if rest > 0 else ""
+    unsure = "" if dirt.get("complete", True) else " (the look was cut short)"
+    return [
+        f"  uncommitted: {total}{unsure}",
+        *[f"    {safe_line(entry)}" for entry in entries],
+        *([f"   {more}"] if more else []),
+    ]
+
+
+def _verify(payload: Json) -> list[str]:
+    lines = []
+    for ran in payload.get("verify") or []:
+        good = ran.get("exit_code") == 0
+        mark = colour("passed", "green") if good else colour(f"exit {ran.get('exit_code')}", "red")
+        lines.append(
+            f"  verify: {safe_line(ran.get('command', ''))}  {mark}  {ran.get('seconds', 0)} s"
+        )
+        if not good and ran.get("tail"):
+            lines.append(indent(safe(str(ran["tail"])[-1500:]).rstrip(), "    │ "))
+    return lines
+
+
+def completed(event: Json, context: Context) -> str:
+    """The end of a good turn: the claim and what git shows."""
+    payload, task = event["payload"], short(event["task_id"])
+    found = payload.get("found") or {}
+    lines = [_head(event, f"Turn {payload.get('turn', '?')} is done", "green")]
+    if payload.get("summary"):
+        lines.append(indent(safe(payload["summary"]), "  │ "))
+    commit = str(payload.get("commit") or "")[:10]
+    said = safe_line(found.get("why") or found.get("code") or "")
+    lines.append(
+        f"  branch {safe_line(payload.get('branch') or '?')}  commit {commit or 'none'}  {said}"
+    )
+    lines += _dirt(found) + _verify(payload)
+    lines.append("  " + context.command("diff", task))
+    lines.append("  " + context.command("continue", task, "REMARKS"))
+    lines.append("  " + context.command("done", task))
+    return "\n".join(lines)
+
+
+def turn_failed(event: Json, context: Context) -> str:
+    """The end of a turn that brought nothing that could be verified."""
+    payload, task = event["payload"], short(event["task_id"])
+    found, fault = payload.get("found") or {}, payload.get("fault") or {}
+    lines = [_head(event, f"Turn {payload.get('turn', '?')} failed", "red")]
+    reason = payload.get("reason") or payload.get("fail_reason") or payload.get("code") or "?"
+    lines.append(indent(safe(reason), "  │ "))
+    if fault.get("message") and fault["message"] not in reason:
+        lines.append(f"  {safe_line(fault.get('code', 'fault'))}: {safe_line(fault['message'])}")
+    if fault.get("resets_at"):
+        lines.append(f"  the executor says the limit ends: {reset_time(str(fault['resets_at']))}")
+    commits = found.get("commits")
+    if commits is not None:
+        lines.append(f"  new commits since the turn began: {commits}")
+    lines += _dirt(found) + _verify(payload)
+    lines.append("  " + context.command("show", task))
+    lines.append("  " + context.command("continue", task, "INSTRUCTIONS"))
+    return "\n".join(lines)
+
+
+def reset_time(text: str) -> str:
+    """The executor's words; local time where they are an RFC 3339 time."""
+    return local_time(text)
+
+
+def summary(event: Json, context: Context) -> str:
+    """What was missed and what is still owed, after a (re)connection."""
+    lines = [
+        colour(
+            f"While you were away: {event.get('missed', 0)} events"
+            f" ({event.get('stale', 0)} settled meanwhile), state {event.get('state', '?')}",
+            "bold",
+        )
+    ]
+    for ticket in event.get("actionable") or []:
+        lines.append("  " + ticket_line(ticket))
+        ref, task = str(ticket.get("ref", "")), short(ticket["task_id"])
+        lines.append("    " + context.command("show", task, "--ticket", ref))
+    return "\n".join(lines)
+
+
+_TITLES = {
+    "failed": ("Task is over without being accepted", "red"),
+    "archived": ("Task was accepted", "green"),
+    "delivery_failed": ("An answer could not be handed over", "red"),
+    "deny_guidance_dropped": ("The reason of a denial did not reach the executor", "red"),
+    "stalled": ("Nothing was heard of the executor for long", "yellow"),
+    "resource_pressure": ("Processes come near their limit", "yellow"),
+    "actor_refused": ("A process inside the task tried to act as coordinator", "red"),
+}
+_NEXT = {
+    "failed": ("show",),
+    "delivery_failed": ("show",),
+    "deny_guidance_dropped": ("continue", "INSTRUCTIONS"),
+    "stalled": ("attach",),
+    "resource_pressure": ("show",),
+    "actor_refused": ("show",),
+}
+
+
+def facts(payload: Json) -> list[str]:
+    """A payload's scalar values, one a line."""
+    lines = []
+    for key, value in payload.items():
+        if isinstance(value, dict | list) or value in (None, ""):
+            continue
+        shown = "yes" if value is True else "no" if value is False else safe(str(value))
+        lines.append(f"  {safe_line(key)}: {indent(shown, '    ').lstrip()}")
+    return lines
+
+
+def event_block(event: Json, context: Context) -> str:
+    """Any event as a block of lines."""
+    special = {
+        "permission_request": permission,
+        "question": question,
+        "completed": completed,
+        "turn_failed": turn_failed,
+        "backlog_summary": summary,
+    }.get(event["type"])
+    if special is not None:
+        return special(event, context)
+    title, tint = _TITLES.get(event["type"], (event["type"].replace("_", " "), "bold"))
+    lines = [_head(event, safe_line(title), tint), *facts(event.get("payload") or {})]
+    after = _NEXT.get(event["type"])
+    if after:
+        lines.append("  " + context.command(after[0], short(event["task_id"]), *after[1:]))
+    return "\n".join(lines)
+
+
+def event_line(event: Json) -> str:
+    """Any event as one line, for lists."""
+    payload = event.get("payload") or {}
+    told = ""
+    for key in ("summary", "reason", "permission", "question", "text", "why", "note", "answer"):
+        if payload.get(key):
+            told = safe_line(str(payload[key]).strip().splitlines()[0])
+            break
+    ref = f" {payload['ref']}" if payload.get("ref") else ""
+    when = local_time(str(event.get("created_at", "")))
+    actor = event.get("actor") or ""
+    by = f" [{safe_line(actor)}]" if actor not in ("", "agentd", "executor") else ""
+    return f"{when}  {safe_line(event['type'])}{ref}{by}  {told}".rstrip()
+
+
+def ticket_line(ticket: Json) -> str:
+    """A ticket as one line."""
+    request = ticket.get("request") or {}
+    kind = "permission" if ticket.get("kind") == "gate" else "question"
+    text = request.get("command") or request.get("permission") or request.get("question") or ""
+    first = safe_line(str(text).strip().split("\n")[0])
+    return f"{ticket.get('ref', '')}  {kind}  {first}"
+
+
+def ticket_full(ticket: Json, context: Context) -> str:
+    """A ticket with every byte of its text."""
+    request = ticket.get("request") or {}
+    gate = ticket.get("kind") == "gate"
+    title = "Permission" if gate else "Question"
+    head = colour(f"{title} {ticket.get('ref', '')}", "bold")
+    asked = local_time(str(ticket.get("created_at", "")))
+    lines = [f"{head}  {safe_line(ticket.get('state', ''))}  asked {asked}"]
+    for key in ("tool", "action", "cwd", "reason"):
+        if request.get(key):
+            lines.append(f"  {key}: {safe_line(request[key])}")
+    for path in request.get("paths") or []:
+        where = path.get("resolved") or path.get("given", "")
+        marks = [name for name in ("inside", "protected") if path.get(name)]
+        if path.get("problem"):
+            marks.append(str(path["problem"]))
+        lines.append(f"  path: {safe_line(where)}" + (f"  ({', '.join(marks)})" if marks else ""))
+    lines.append(indent(safe(request.get("permission" if gate else "question", "")), "  │ "))
+    if ticket.get("answer") is not None:
+        by = safe_line(ticket.get("answered_by") or "?")
+        lines.append(f"  answer: {safe(str(ticket['answer']))}  (by {by})")
+    if ticket.get("state") == "open":
+        task, ref = short(ticket["task_id"]), str(ticket.get("ref", ""))
+        if gate:
+            lines.append("  " + context.command("reply", task, "--ticket", ref, "--approve"))
+            lines.append(
+                "  " + context.command("reply", task, "--ticket", ref, "--deny", "--reason", "WHY")
+            )
+        else:
+            lines.append("  " + context.command("reply", task, "--ticket", ref, "--answer", "TEXT"))
+    return "\n".join(lines)
+
+
+def activity(task: Json) -> str:
+    """What the executor does now, and for how long."""
+    now = task.get("activity") or {}
+    if not now.get("phase"):
+        return ""
+    detail = f" {safe_line(now['detail'])}" if now.get("detail") else ""
+    since = f" for {ago(str(now['since']))}" if now.get("since") else ""
+    return f"{safe_line(now['phase'])}{detail}{since}"
+
+
+def task_head(task: Json) -> list[str]:
+    """A task's lines at the top of ``show`` and after ``dispatch``."""
+    name = safe_line(task.get("name") or "")
+    lines = [f"{colour(short(task['id']), 'bold')}  {state(task['state'])}  {name}".rstrip()]
+    if task.get("queue_position"):
+        lines.append(f"  in the queue: place {task['queue_position']}")
+    doing = activity(task)
+    if doing and task["state"] not in ("completed", "failed"):
+        lines.append(f"  now: {doing}")
+    executor = safe_line(task.get("executor") or "")
+    model = f" ({safe_line(task['model'])})" if task.get("model") else ""
+    version = f" {safe_line(task['executor_version'])}" if task.get("executor_version") else ""
+    lines.append(f"  executor: {executor}{version}{model}")
+    base = str(task.get("base_commit") or "")[:10]
+    name_of = safe_line(task.get("base_name") or "")
+    since = f" from {name_of} {base}".rstrip() if base else ""
+    lines.append(f"  branch: {safe_line(task.get('branch') or '')}{since}")
+    lines.append(
+        f"  folder: {safe_line(task.get('work_dir') or '')} ({task.get('workspace_kind', '?')})"
+    )
+    lines += [f"  note: {safe_line(note)}" for note in task.get("notes") or []]
+    return lines
+
+
+def removal(found: Json | None, context: Context, task: str) -> list[str]:
+    """How the removal of a worktree ended."""
+    if not found:
+        return []
+    action = found.get("action", "")
+    where = safe_line(found.get("work_dir", ""))
+    if action != "kept":
+        return [f"  worktree {where}: {safe_line(action).replace('_', ' ')}"] if where else []
+    if found.get("reason") == "not_managed":
+        return []
+    lines = [f"  worktree kept ({safe_line(found.get('reason', ''))}): {where}"]
+    entries = found.get("entries") or []
+    lines += [f"    {safe_line(xy)} {safe_line(path)}" for xy, path in entries[:10]]
+    if len(entries) > 10:
+        lines.append(f"    and {len(entries) - 10} more")
+    lines.append("  " + context.command("reclaim", task))
+    return lines
+
+
+def uptime(seconds: float) -> str:
+    """How long something has run."""
+    return span(seconds)

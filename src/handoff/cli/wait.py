@@ -1,0 +1,214 @@
+"""``handoff wait``: until the coordinator is needed."""
+
+from __future__ import annotations
+
+import time
+
+from handoff.errors import TimedOut, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from handoff.cli.context import Context
+    from handoff.cli.parsing import Parser
+
+    Json = dict[str, Any]
+
+TERMINAL = ("completed", "failed")
+#: events after which a turn rests or the task is over (wire.agentd.RESTING_EVENTS)
+RESTING = ("completed", "turn_failed", "failed", "archived")
+ASKING = ("permission_request", "question")
+
+
+def parser() -> Parser:
+    """The command's own flags."""
+    from handoff.cli.parsing import Parser, duration
+
+    made = Parser(
+        "wait",
+        "Wait until you are needed, and print why: a permission, a question, the end of a turn.\n"
+        "Piped or with --json: one JSON object per line. What was printed is not printed again;\n"
+        "after a crash at most one event comes twice, none is left out.\n\n"
+        "Without a flag it ends after the first such event, exit 0. A task that is over ends it\n"
+        "at once, exit 0. A lost connection is made again by itself.",
+        examples="  handoff wait 1f3a\n"
+        "  handoff wait 1f3a --until-done --timeout 30m\n"
+        "  handoff wait 1f3a --follow --json | while read -r event; do ...; done",
+    )
+    made.add_argument("task", help="task id or a unique prefix of it")
+    mode = made.add_mutually_exclusive_group()
+    mode.add_argument(
+        "--follow", action="store_true", help="print all events until the task is over"
+    )
+    mode.add_argument(
+        "--until-done",
+        action="store_true",
+        help="print all events until the turn rests (completed, turn_failed, failed, archived); "
+        "exit 0 if the work is done, 1 if it failed",
+    )
+    made.add_argument(
+        "--timeout",
+        metavar="DUR",
+        type=duration,
+        help="exit 124 after so long (with --follow: after so long without any event)",
+    )
+    made.add_argument("--notify", action="store_true", help="show a desktop notification too")
+    made.add_argument(
+        "--no-sync", action="store_true", help="accepted for compatibility; does nothing"
+    )
+    return made
+
+
+class Waiting:
+    """One call of ``wait``.
+
+    Obligation: an event counts as handed out only after it was printed and flushed.
+    """
+
+    def __init__(self, args: Namespace, context: Context) -> None:
+        from handoff.cli.context import tasks_path
+        from handoff.client.stream import Events
+
+        self.args = args
+        self.context = context
+        self.client = context.client()
+        found = self.client.get(tasks_path(args.task))
+        self.task: Json = found["task"]
+        self.recent: list[Json] = found["recent_events"]
+        self.open_refs = {t["id"] for t in found["pending_tickets"]}
+        self.id: str = self.task["id"]
+        self.cursors = context.cursors()
+        self.start: int = self.cursors.load(self.id)
+        #: events up to here were in the past when we came
+        self.known: int = max((e["seq"] for e in self.recent), default=0)
+        self.many = args.follow or args.until_done
+        self.owed: frozenset[str] = frozenset()
+        timed_follow = args.follow and args.timeout is not None
+        self.stream = Events(
+            self.client,
+            self.id,
+            self.start,
+            wakes=not timed_follow,
+            summary=self.many,
+            notify=context.say,
+        )
+
+    def hand_out(self, line: Json, *, seq: int | None) -> None:
+        """Print and flush, then remember."""
+        if self.context.human:
+            from handoff.cli import render
+
+            self.context.show(render.event_block(line, self.context))
+        else:
+            self.context.emit(line)
+        if seq is not None:
+            self.cursors.save(self.id, seq)
+        if self.args.notify:
+            from handoff.cli.notify import notify
+
+            notify(self.id, line, self.context)
+
+    def newest(self, kinds: tuple[str, ...]) -> Json | None:
+        """The newest recent event of these types."""
+        return next((e for e in reversed(self.recent) if e["type"] in kinds), None)
+
+    def stale(self, event: Json) -> bool:
+        """Whether a past event needs nobody any more: its ticket was settled, or another
+        turn has begun since."""
+        if event["seq"] > self.known:
+            return False
+        if event["type"] in ASKING:
+            return event["payload"].get("ticket_id") not in self.open_refs
+        if event["type"] in ("completed", "turn_failed"):
+            return self.task["state"] not in ("waiting_review", *TERMINAL)
+        return False
+
+    def at_once(self) -> int | None:
+        """The exit code where there is nothing to wait for, else None."""
+        state = self.task["state"]
+        if state in TERMINAL and not self.args.follow:
+            over = self.newest(("archived", "failed"))
+        elif state == "waiting_review" and self.args.until_done:
+            over = self.newest(RESTING)
+        else:
+            return None
+        if over is None:
+            return None
+        self.hand_out(over, seq=max(over["seq"], self.start))
+        return self.verdict(over)
+
+    def verdict(self, event: Json) -> int:
+        """The exit code that goes with a last event."""
+        return int(self.args.until_done and event["type"] in ("turn_failed", "failed"))
+
+    def take(self, event: Json) -> int | None:
+        """One event from the stream; the exit code if it was the last."""
+        if not event.get("wakes"):
+            return None
+        if not self.many:
+            if self.stale(event):
+                return None
+            self.hand_out(event, seq=event["seq"])
+            return 0
+        self.hand_out(event, seq=event["seq"])
+        if self.args.until_done and event["type"] in RESTING and not self.stale(event):
+            return self.verdict(event)
+        return None
+
+    def take_summary(self, line: Json) -> None:
+        """Print what is owed, unless it was said before and nothing was missed."""
+        owed = frozenset(str(t.get("id")) for t in line.get("actionable") or [])
+        if line.get("missed") or owed - self.owed:
+            self.hand_out({"type": "backlog_summary", "task_id": self.id, **line}, seq=None)
+        self.owed = owed
+
+    def push_deadline(self) -> None:
+        """Begin the time limit (anew, with --follow)."""
+        if self.args.timeout is not None:
+            self.stream.deadline = time.monotonic() + self.args.timeout
+
+    def loop(self) -> int:
+        """Wait. Returns the exit code."""
+        code = self.at_once()
+        if code is not None:
+            return code
+        self.push_deadline()
+        for item in self.stream:
+            if "event" in item:
+                if self.args.follow:
+                    self.push_deadline()
+                code = self.take(item["event"])
+                if code is not None:
+                    return code
+            elif "summary" in item:
+                self.take_summary(item["summary"])
+        return self.ended()
+
+    def ended(self) -> int:
+        """The task is over and everything was sent."""
+        if not self.many:  # others handed out its last event already
+            self.recent = self.client.get(f"/api/tasks/{self.id}")["recent_events"]
+            over = self.newest(("archived", "failed"))
+            if over is not None:
+                self.hand_out(over, seq=over["seq"])
+        return 0
+
+
+def run(args: Namespace, context: Context) -> int:
+    """Wait as asked."""
+    if args.timeout is not None and args.timeout <= 0:
+        raise UsageError("--timeout must be above 0", remedy="handoff wait --help")
+    waiting = Waiting(args, context)
+    try:
+        return waiting.loop()
+    except TimedOut:
+        from handoff.cli.terminal import span
+
+        what = "without any event" if args.follow else "and nothing needs you"
+        raise TimedOut(
+            f"{span(args.timeout)} {what}", remedy=context.command("show", args.task)
+        ) from None
+    finally:
+        waiting.cursors.sweep()
