@@ -22,6 +22,35 @@ ALL_SIGNALS = tuple(
 _unreaped: dict[int, tuple[asyncio.Future[int], int]] = {}
 
 
+def ended_uncollected(pid: int) -> asyncio.Future[int]:
+    """A future that is done when our child pid has ended. :func:`collected` must follow.
+
+    Until then the kernel keeps the pid (Linux), so that nothing else can be met under it.
+    """
+    if sys.platform != "linux":
+        return watch(pid)
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+    fd = os.pidfd_open(pid)
+
+    def died() -> None:
+        loop.remove_reader(fd)
+        os.close(fd)
+        if not ended.done():
+            ended.set_result(0)
+
+    loop.add_reader(fd, died)
+    return ended
+
+
+def collected(pid: int, ended: asyncio.Future[int]) -> int | None:
+    """Collect a child of :func:`ended_uncollected`: its exit code, None if it lives still."""
+    if sys.platform != "linux":
+        return ended.result() if ended.done() else None
+    got, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if got else None
+
+
 def watch(pid: int) -> asyncio.Future[int]:
     """A future of the exit code (negative: signal) of our child pid, which it collects."""
     loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from handoff.process import facts
@@ -36,10 +37,20 @@ async def sweep(run_id: str, run_dir: Path, *, grace_s: float = 3.0) -> list[Pro
 
 def _sweep(run_id: str, run_dir: Path, grace_s: float) -> list[Proc]:
     _end_shim(run_dir)
+    boot = facts.boot_id()
+    return end_all(lambda: belonging(run_id, set(read_roster(str(run_dir), boot))), grace_s)
+
+
+def end_all(look: Callable[[], list[facts.Fact]], grace_s: float) -> list[Proc]:
+    """TERM, wait up to grace_s, KILL what look finds until it finds nothing. Blocks.
+
+    Returns what still lives then.
+    """
     now = time.monotonic()
     term_until, kill_until = now + grace_s, now + grace_s + _KILL_S
     termed: set[tuple[int, int]] = set()
-    while found := _belonging(run_id, run_dir):
+    pause = _LOOK_S / 10
+    while found := look():
         now = time.monotonic()
         if now >= kill_until:
             return _procs(found)
@@ -49,13 +60,14 @@ def _sweep(run_id: str, run_dir: Path, grace_s: float) -> list[Proc]:
             elif (one.pid, one.started) not in termed:
                 termed.add((one.pid, one.started))
                 send_signal(one.pid, one.started, signal.SIGTERM)
-        time.sleep(_LOOK_S if now < term_until else _LOOK_S / 5)
+        time.sleep(pause)
+        pause = min(pause * 1.5, _LOOK_S) if now < term_until else _LOOK_S / 5
     return []
 
 
 def left_behind(run_id: str, run_dir: Path) -> list[Proc]:
     """Everything of the run that lives now, apart from its shim."""
-    return _procs(_belonging(run_id, run_dir))
+    return _procs(belonging(run_id, set(read_roster(str(run_dir), facts.boot_id()))))
 
 
 def _end_shim(run_dir: Path) -> None:
@@ -69,9 +81,19 @@ def _end_shim(run_dir: Path) -> None:
         send_signal(info.pid, info.started, signal.SIGKILL)
 
 
-def _belonging(run_id: str, run_dir: Path) -> list[facts.Fact]:
+def belonging(
+    run_id: str,
+    known: set[tuple[int, int]] | frozenset[tuple[int, int]] = frozenset(),
+    *,
+    session: int = 0,
+    since: int = 0,
+) -> list[facts.Fact]:
+    """Everything that carries the run's mark or is known, and what descends from it.
+
+    known: (pid, start stamp). session: members of that session belong as well. since: a
+    start stamp; nothing older can belong.
+    """
     mark = b"HANDOFF_RUN=" + os.fsencode(run_id)
-    roster = set(read_roster(str(run_dir), facts.boot_id()))
     everything: dict[int, facts.Fact] = {}
     children: dict[int, list[int]] = {}
     own: list[int] = []
@@ -82,7 +104,9 @@ def _belonging(run_id: str, run_dir: Path) -> list[facts.Fact]:
             continue
         everything[pid] = one
         children.setdefault(one.ppid, []).append(pid)
-        if (one.pid, one.started) in roster or facts.has_mark(pid, mark):
+        if one.started < since:
+            continue
+        if (pid, one.started) in known or one.session == session or facts.has_mark(pid, mark):
             own.append(pid)
     found: dict[int, facts.Fact] = {}
     while own:
