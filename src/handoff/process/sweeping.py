@@ -90,23 +90,28 @@ def belonging(
 ) -> list[facts.Fact]:
     """Everything that carries the run's mark or is known, and what descends from it.
 
-    known: (pid, start stamp). session: members of that session belong as well. since: a
-    start stamp; nothing older can belong.
+    known: (pid, start stamp). session: members of that session belong as well; 0 is no
+    session: whatever was not started by a session leader has that number, the whole
+    machine perhaps. since: a start stamp; nothing older can belong. Our own ancestors
+    never belong.
     """
+    if not run_id:
+        raise ValueError("a run without an id has no processes")
     mark = b"HANDOFF_RUN=" + os.fsencode(run_id)
+    spared = _ancestors()
     everything: dict[int, facts.Fact] = {}
     children: dict[int, list[int]] = {}
     own: list[int] = []
-    me = os.getpid()
     for pid in facts.all_pids():
         one = facts.fact(pid)
-        if one is None or one.state in "ZX" or pid == me:
+        if one is None or one.state in "ZX" or pid in spared:
             continue
         everything[pid] = one
         children.setdefault(one.ppid, []).append(pid)
         if one.started < since:
             continue
-        if (pid, one.started) in known or one.session == session or facts.has_mark(pid, mark):
+        of_session = session > 0 and one.session == session
+        if of_session or (pid, one.started) in known or facts.has_mark(pid, mark):
             own.append(pid)
     found: dict[int, facts.Fact] = {}
     while own:
@@ -116,6 +121,15 @@ def belonging(
             own += children.get(pid, [])
     # the mark was read after the stamp: leave out a pid that changed hands in between
     return [one for one in found.values() if facts.living(one.pid, one.started)]
+
+
+def _ancestors() -> set[int]:
+    """This process and the chain of its parents, the first process included."""
+    chain, pid = {1, os.getpid()}, os.getpid()
+    while (found := facts.fact(pid)) is not None and found.ppid > 0 and found.ppid not in chain:
+        pid = found.ppid
+        chain.add(pid)
+    return chain
 
 
 def send_signal(pid: int, started: int, number: int) -> bool:
