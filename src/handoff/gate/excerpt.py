@@ -124,7 +124,7 @@ def _cut(text: str, limit: int) -> str:
     # Not from the middle of a run of blanks or of a long cluster: such a run is counted as
     # one, and the first piece of a window is shown only where the head ends.
     start = max(head_end, len(text) - max(_WINDOW, 2 * limit))
-    start = max(head_end, len(text[:start].rstrip()))
+    start = max(head_end, len(text[:start].rstrip()) - _CLUSTER)
     pieces = list(_pieces(text, start, len(text)))
     ends = [start, *(end for _, end, _ in pieces)]
     tail: list[str] = []

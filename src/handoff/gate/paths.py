@@ -97,7 +97,7 @@ class Place:
 def follow(path: str) -> Place:
     """Follow an absolute path. Never raises for anything that a path can hold."""
     todo = path.split("/")[::-1]
-    here, links, device = "", 0, 0
+    here, links, device, missing = "", 0, 0, False
     info: os.stat_result | None = None
     while todo:
         name = todo.pop()
@@ -113,8 +113,9 @@ def follow(path: str) -> Place:
         except OSError as error:
             if error.errno != errno.ENOENT:
                 return Place("", _why(error))
-            here, info = step, None
+            here, info, missing = step, None, True
             continue
+        missing = False
         if stat.S_ISLNK(found.st_mode):
             links += 1
             if links > MAX_LINKS:
@@ -129,8 +130,15 @@ def follow(path: str) -> Place:
         here, info = step, found
         if stat.S_ISDIR(found.st_mode):
             device = found.st_dev
+    if missing:
+        return Place(here, device=device)
     if info is None:
-        return Place(here or "/", device=device)
+        # The path ends in a link to a folder that was looked at before, or is "/".
+        try:
+            info = os.lstat(here or "/")
+        except OSError as error:
+            return Place("", _why(error))
+        device = info.st_dev if stat.S_ISDIR(info.st_mode) else device
     return Place(here or "/", "", info.st_mode, info.st_nlink, device)
 
 
@@ -173,6 +181,14 @@ class Root:
         """The names between the root and a path that :meth:`holds`."""
         return path.split("/")[self.path.rstrip("/").count("/") + 1 :]
 
+    def by_letters(self, path: str) -> list[str]:
+        """The names below the root by the letters of an absolute path, links aside."""
+        plain = os.path.normpath(path)
+        for top in (os.path.normpath(self.given), self.path):
+            if top and plain.startswith(top.rstrip("/") + "/"):
+                return plain[len(top.rstrip("/")) + 1 :].split("/")
+        return []
+
 
 def resolve(path: str, cwd: str, root: str | Root) -> Target:
     """What a write to path would touch.
@@ -191,7 +207,7 @@ def resolve(path: str, cwd: str, root: str | Root) -> Target:
     place = follow(full)
     inside = root.holds(place.path)
     shielded = inside and is_protected(root.below(place.path))
-    shielded = shielded or is_protected([n for n in path.split("/") if n not in {"", ".", ".."}])
+    shielded = shielded or is_protected(root.by_letters(full))
     return Target(
         given=path,
         resolved=place.path,

@@ -120,7 +120,8 @@ class _Scanner:
                 # <( ) and >( ) start with an operator and are seen by the caller.
                 break
             if char == "\\":
-                parts.append(text[self.at + 1 : self.at + 2].replace("\n", ""))
+                # At the end of the text a backslash means itself.
+                parts.append((text[self.at + 1 : self.at + 2] or char).replace("\n", ""))
                 self.at += 2
                 quoted = True
             elif char == "'":
