@@ -229,6 +229,11 @@ class Actor:
             self._token_queued = True
             self._inbox.put_nowait(None)
 
+    async def drained(self, limit_s: float) -> None:
+        """Wait until the journal of a process that has ended was taken to its end."""
+        if self._reader is not None:
+            await asyncio.wait({self._reader}, timeout=limit_s)
+
     async def _send(self, shim: Shim, run_id: str) -> None:
         while True:
             while self._unsent:

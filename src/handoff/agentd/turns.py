@@ -496,6 +496,9 @@ def run_exited(core: Core, code: int | None, why: str = "") -> None:
     core.save_driver()
     core.move_run("ended")
     core.driver = None
+    if code is None:
+        # Its shim is gone too: what it left behind has no holder, and has to be found.
+        core.effect("end_run", run_id=run.id)
     take(core, [o for o in outputs if not isinstance(o, contract.Send)])
     tickets.void_run(core, run.id, "the executor has ended")
     if core.turn is not None and core.turn.state in WORKING and core.turn.run_id == run.id:

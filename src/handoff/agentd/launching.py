@@ -1,0 +1,124 @@
+"""Starting one process of an executor for a task."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from handoff.agentd.services import Services
+from handoff.errors import ExecutorMissing
+from handoff.executors.contract import Driver, LaunchRequest, Session
+from handoff.executors.turn import instructions
+from handoff.process import envfile, pathenv, supervisor
+from handoff.process.contract import Shim, Spec
+from handoff.store.records import RunRow, TaskRow
+
+#: variables of ours or of an agent that runs us, which no executor should inherit
+NOT_INHERITED = frozenset(
+    {"HANDOFF_CONFIG", "HANDOFF_HOME", "HANDOFF_CRASH_AT", "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"}
+)
+
+
+class Started(NamedTuple):
+    """A process that runs. ``facts``: ``path`` of its program, ``version`` if known."""
+
+    shim: Shim
+    driver: Driver
+    session: Session
+    facts: dict[str, str]
+
+
+async def launch_run(services: Services, task: TaskRow, run: RunRow) -> Started:
+    """Start the run's process, or find it started already.
+
+    Raises:
+        ExecutorMissing: its program is not there.
+        ConfigError: its environment file can't be used.
+        ExecutorGone: it was started before and has died since.
+        HandoffError: the shim could not be started.
+    """
+    executor = services.executors.get(task.executor)
+    added = executor_env(services, task.executor)
+    program = find_program(services, task.executor)
+    scratch = services.places.scratch(task.id)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    standing = instructions(task.id, task.branch)
+    request = LaunchRequest(
+        program=program,
+        cwd=task.work_dir,
+        scratch=str(scratch),
+        new_id=run.id,
+        model=task.model or None,
+        resume=task.session_id or None,
+        instructions=standing,
+        env=added,
+    )
+    launch = executor.launch(request)
+    for name, text in launch.files.items():
+        write_private(os.path.join(scratch, name), text)
+    env = {k: v for k, v in services.environ.items() if k not in NOT_INHERITED}
+    env["PATH"] = services.search_path
+    env.update(added)
+    env.update(launch.env)
+    for name in launch.unset:
+        env.pop(name, None)
+    run_dir = services.places.run_dir(task.id, run.id)
+    run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    spec = Spec(
+        run_id=run.id,
+        argv=launch.argv,
+        cwd=task.work_dir,
+        env=env,
+        max_procs=services.config.limits.procs,
+    )
+    shim = await supervisor.start(run_dir, spec)
+    session = Session(
+        cwd=task.work_dir,
+        new_id=run.id,
+        resume=task.session_id or None,
+        model=task.model or None,
+        instructions="" if launch.instructed else standing,
+    )
+    return Started(shim, executor.driver(), session, {"path": program})
+
+
+def executor_env(services: Services, name: str) -> dict[str, str]:
+    """The variables of the executor's environment file, {} if it has none.
+
+    Raises:
+        ConfigError: the file is missing or has a fault; names its line.
+    """
+    file_name = services.config.env.get(name)
+    if not file_name:
+        return {}
+    return envfile.load(services.places.env_dir / file_name, services.environ)
+
+
+def find_program(services: Services, name: str) -> str:
+    """The absolute path of the executor's program.
+
+    Raises:
+        ExecutorMissing: it, or the interpreter it names, is not there.
+    """
+    executor = services.executors.get(name)
+    for program in executor.programs:
+        found = pathenv.find_program(program, services.search_path)
+        if found:
+            problem = pathenv.check_program(found, services.search_path)
+            if problem:
+                raise ExecutorMissing(f"{name}: {problem}", remedy="handoff doctor")
+            return found
+    names = " or ".join(executor.programs)
+    raise ExecutorMissing(
+        f"executor '{name}' is not installed: {names} is not on agentd's PATH",
+        remedy=executor.install_remedy or "handoff doctor",
+    )
+
+
+def write_private(path: str, text: str) -> None:
+    """Write a file that only its owner can read, replacing what was there."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+    os.replace(path + ".new", path)

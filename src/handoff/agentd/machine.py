@@ -1,0 +1,378 @@
+"""All tasks of this machine: their actors, the queue, recovery and the watchdog."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+
+from handoff import lifecycle
+from handoff.agentd import dispatching, turns
+from handoff.agentd.actor import Actor
+from handoff.agentd.core import Core
+from handoff.agentd.dispatching import Accepted
+from handoff.agentd.effects import Effects
+from handoff.agentd.services import Services
+from handoff.errors import ExecutorGone, Failed, HandoffError, NotAllowed, UnknownTask
+from handoff.ids import check_prefix, resolve, short
+from handoff.process import supervisor
+from handoff.process.contract import Proc
+from handoff.store.commit import Change
+from handoff.store.sql import Q
+
+log = logging.getLogger("handoff.machine")
+
+#: seconds between two looks of the watchdog
+TICK_S = 5.0
+#: seconds that an executor at rest is kept, so that `continue` needs no new process
+IDLE_EXECUTOR_S = 900.0
+#: tasks recovered at the same time
+RECOVERY_WIDTH = 16
+#: milliseconds that idempotency keys are kept
+KEYS_KEPT_MS = 24 * 3600 * 1000
+
+
+class Machine:
+    """The tasks of one data directory."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.actors: dict[str, Actor] = {}
+        self.effects: dict[str, Effects] = {}
+        self.recovering = True
+        self._admitted: set[str] = set()
+        self._creating: dict[str, asyncio.Task[str]] = {}
+        self._watchdog: asyncio.Task[None] | None = None
+        self._stalled_at: dict[str, float] = {}
+
+    # -- life ----------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Take up every task where the last agentd left it."""
+        conn = self.services.store.reader()
+        wanted: list[str] = []
+        for query in ("tasks_open", "runs_not_ended", "outbox_tasks"):
+            wanted += [row[0] for row in conn.execute(Q[query]).fetchall()]
+        width = asyncio.Semaphore(RECOVERY_WIDTH)
+
+        async def one(task_id: str) -> None:
+            async with width:
+                try:
+                    await self._recover_task(task_id)
+                except Exception:  # one task must not keep the others from their recovery
+                    log.exception("task %s could not be taken up", task_id)
+
+        await asyncio.gather(*(one(task_id) for task_id in dict.fromkeys(wanted)))
+        self.recovering = False
+        for accepted in dispatching.unfinished(self.services):
+            self._begin_create(accepted)
+        self.admit()
+        self._watchdog = asyncio.create_task(self._watch(), name="watchdog")
+
+    async def close(self) -> None:
+        """Let go of everything; executors live on."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            await asyncio.gather(self._watchdog, return_exceptions=True)
+        for creating in self._creating.values():
+            creating.cancel()
+        for effects in self.effects.values():
+            await effects.close()
+        for actor in self.actors.values():
+            await actor.close()
+
+    async def _recover_task(self, task_id: str) -> None:
+        actor = self._make_actor(task_id)
+        core = actor.core
+        if core.task.state == "pending" and (
+            core.effects or core.run is not None or core.task.workspace_state != "planned"
+        ):
+            self._admitted.add(task_id)
+        run = core.run
+        if run is not None and run.state in ("alive", "ending"):
+            await self._find_run(actor)
+        core.set_phase(_phase_after_restart(core))
+        self.effects[task_id].start()
+
+    async def _find_run(self, actor: Actor) -> None:
+        """Find the executor that outlived the last agentd, or what it left."""
+        run = actor.core.must_run()
+        run_dir = self.services.places.run_dir(actor.task_id, run.id)
+        try:
+            actor.follow(await supervisor.attach(run_dir, run.id))
+            return
+        except ExecutorGone:
+            pass
+        try:
+            actor.follow(supervisor.remains(run_dir, run.id))
+        except ExecutorGone as error:
+            await actor.call(lambda core, e=error: turns.run_exited(core, None, e.cause))  # type: ignore[misc]
+
+    def _make_actor(self, task_id: str) -> Actor:
+        actor = Actor(task_id, self.services)
+        actor.on_commit = self._committed
+        actor.start()
+        self.actors[task_id] = actor
+        self.effects[task_id] = Effects(actor)
+        return actor
+
+    def _committed(self, actor: Actor, change: Change) -> None:
+        effects = self.effects.get(actor.task_id)
+        if effects is not None:
+            effects.committed()
+        if change.task_changed:
+            self.admit()
+
+    # -- finding -------------------------------------------------------------------------
+
+    def resolve(self, prefix: str) -> str:
+        """The full id of the task that a prefix names.
+
+        Raises:
+            UnknownTask, AmbiguousId, UsageError
+        """
+        wanted = check_prefix(prefix)
+        if wanted in self.actors:
+            return wanted
+        rows = self.services.store.reader().execute(
+            Q["task_ids_by_prefix"], {"low": wanted, "high": wanted + "g"}
+        )
+        return resolve(wanted, [row[0] for row in rows.fetchall()], UnknownTask)
+
+    def actor(self, task_id: str) -> Actor:
+        """The actor of a task; one that is over gets one again while somebody needs it."""
+        known = self.actors.get(task_id)
+        if known is not None:
+            return known
+        actor = self._make_actor(task_id)
+        self.effects[task_id].start()
+        return actor
+
+    # -- dispatch ------------------------------------------------------------------------
+
+    async def dispatch(self, request_id: str, body: bytes, actor: str) -> str:
+        """Accept a dispatch and make its task; the same key gives the same task.
+
+        The task is made even if the caller goes away while it waits.
+
+        Raises:
+            HandoffError: what is wrong; under the same key always the same.
+        """
+        accepted = await dispatching.accept(self.services, request_id, body, actor)
+        if accepted.state == "refused" and accepted.error is not None:
+            raise accepted.error
+        if accepted.state == "created":
+            return accepted.task_id
+        return await asyncio.shield(self._begin_create(accepted))
+
+    def _begin_create(self, accepted: Accepted) -> asyncio.Task[str]:
+        running = self._creating.get(accepted.request_id)
+        if running is None:
+            running = asyncio.create_task(self._create(accepted))
+            # A caller that has gone does not look at the outcome; the database has it.
+            running.add_done_callback(partial(self._created, accepted.request_id))
+            self._creating[accepted.request_id] = running
+        return running
+
+    def _created(self, request_id: str, running: asyncio.Task[str]) -> None:
+        self._creating.pop(request_id, None)
+        if not running.cancelled() and (error := running.exception()):
+            log.info("dispatch %s refused: %s", request_id, error)
+
+    async def _create(self, accepted: Accepted) -> str:
+        try:
+            task_id = await dispatching.create(self.services, accepted)
+        except HandoffError as error:
+            await dispatching.refuse(self.services, accepted, error)
+            raise
+        except Exception as error:  # an unforeseen fault is an answer too, not a hung caller
+            log.exception("dispatch %s", accepted.request_id)
+            typed = Failed(f"agentd could not make the task: {type(error).__name__}: {error}")
+            await dispatching.refuse(self.services, accepted, typed)
+            raise typed from error
+        self._make_actor(task_id)
+        self.effects[task_id].start()
+        self.admit()
+        return task_id
+
+    # -- queue ---------------------------------------------------------------------------
+
+    @property
+    def limit(self) -> int:
+        """How many tasks may run at once."""
+        return self.services.config.max_running or max(2, os.cpu_count() or 2)
+
+    def running(self) -> int:
+        """How many tasks run, or are being started."""
+        return sum(1 for actor in self.actors.values() if self._holds_place(actor))
+
+    def _holds_place(self, actor: Actor) -> bool:
+        task = actor.core.task
+        if task.state == "pending":
+            return actor.task_id in self._admitted
+        return task.state in ("running", "waiting_answer")
+
+    def queue(self) -> list[Actor]:
+        """Tasks that wait for a place, first in line first."""
+        waiting = [
+            a
+            for a in self.actors.values()
+            if a.core.task.state == "pending" and a.task_id not in self._admitted
+        ]
+        return sorted(waiting, key=lambda a: a.core.task.number)
+
+    def position(self, task_id: str) -> int | None:
+        """The place in the queue, from 1, or None if the task does not wait."""
+        for index, actor in enumerate(self.queue()):
+            if actor.task_id == task_id:
+                return index + 1
+        return None
+
+    def admit(self) -> None:
+        """Give free places to those who wait."""
+        if self.recovering:
+            return
+        free = self.limit - self.running()
+        for index, actor in enumerate(self.queue()):
+            if index < free:
+                self._admitted.add(actor.task_id)
+                self._spawn(actor.call(turns.admit))
+            elif actor.core.phase != "queued":
+                actor.core.set_phase("queued")
+                self._spawn(actor.call(partial(_queued, position=index + 1 - max(free, 0))))
+
+    def _spawn(self, coroutine: object) -> None:
+        task = asyncio.ensure_future(coroutine)  # type: ignore[call-overload]
+        task.add_done_callback(_report)
+
+    # -- watchdog ------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        last_forget = 0
+        while True:
+            await asyncio.sleep(TICK_S)
+            for actor in list(self.actors.values()):
+                try:
+                    await self._look_at(actor)
+                except Exception:  # the watchdog outlives whatever it finds
+                    log.exception("watchdog, task %s", actor.task_id)
+            now = self.services.clock.now_ms()
+            if abs(now - last_forget) > KEYS_KEPT_MS // 24:
+                last_forget = now
+                await self._forget_keys(now - KEYS_KEPT_MS)
+
+    async def _forget_keys(self, before: int) -> None:
+        def forget(conn: object) -> None:
+            for query in ("dispatches_forget", "requests_forget"):
+                conn.execute(Q[query], {"before": before})  # type: ignore[attr-defined]
+
+        await self.services.store.write(forget)
+
+    async def _look_at(self, actor: Actor) -> None:
+        core = actor.core
+        effects = self.effects[actor.task_id]
+        idle_s = self.services.clock.monotonic() - actor.last_activity
+        if core.terminal:
+            channel = self.services.hub.channel(actor.task_id)
+            if effects.idle and not channel.subscribers and idle_s > TICK_S:
+                await self._retire(actor)
+            return
+        if core.task.state == "waiting_review":
+            if core.run_alive and idle_s > IDLE_EXECUTOR_S:
+                await actor.call(_end_idle)
+            return
+        await self._check_stall(actor, idle_s)
+
+    async def _retire(self, actor: Actor) -> None:
+        """A task that is over and has nothing left to do needs no actor."""
+        self.actors.pop(actor.task_id, None)
+        effects = self.effects.pop(actor.task_id)
+        await effects.close()
+        await actor.close()
+        self._admitted.discard(actor.task_id)
+        self._stalled_at.pop(actor.task_id, None)
+        self.services.hub.forget(actor.task_id)
+
+    async def _check_stall(self, actor: Actor, idle_s: float) -> None:
+        core = actor.core
+        if core.task.state != "running" or core.phase not in ("model", "tool", "starting"):
+            return
+        limit = stall_limit(self.services, core.phase)
+        told = self._stalled_at.get(actor.task_id, -limit)
+        now = self.services.clock.monotonic()
+        if idle_s < limit or now - told < limit:
+            return
+        self._stalled_at[actor.task_id] = now
+        procs = await actor.shim.tree() if actor.shim is not None else []
+        phase, detail = core.phase, core.phase_detail
+        payload: dict[str, object] = {
+            "phase": phase,
+            "idle_s": round(idle_s),
+            "idle": _duration(idle_s),
+            "last_seq": core.task.last_seq,
+            "detail": detail,
+            "processes": [_proc(p) for p in _busy(procs)][:10],
+            "hint": f"handoff attach {short(actor.task_id)}",
+        }
+        await actor.call(lambda core: core.event("stalled", payload))
+
+
+def stall_limit(services: Services, phase: str) -> float:
+    """Seconds of silence after which a task in that phase is reported."""
+    if phase == "tool":
+        return services.config.stalltimeout
+    return min(services.config.stalltimeout, services.config.stallmodel)
+
+
+def _queued(core: Core, *, position: int) -> None:
+    core.event("queue_changed", {"position": position})
+
+
+def _end_idle(core: Core) -> None:
+    """End an executor that rests; its session is loaded again when it is needed."""
+    if core.task.state == "waiting_review":
+        turns.end_run(core)
+
+
+def _phase_after_restart(core: Core) -> str:
+    if core.open_tickets():
+        return "waiting"
+    if core.task.state in ("running", "waiting_answer"):
+        return "model"
+    return "idle"
+
+
+def _report(task: asyncio.Future[object]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.warning("%s", error, exc_info=None if isinstance(error, HandoffError) else error)
+
+
+def _busy(procs: list[Proc]) -> list[Proc]:
+    """The leaves of the tree: what the rest waits for."""
+    parents = {p.ppid for p in procs}
+    return [p for p in procs if p.pid not in parents]
+
+
+def _proc(proc: Proc) -> dict[str, object]:
+    return {"pid": proc.pid, "command": proc.command, "age_s": round(proc.age_s)}
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{rest}s" if not hours else ""
+    text = f"{minutes}m{text}" if minutes or hours else text
+    return f"{hours}h{text}" if hours else text
+
+
+def check_open(core: Core) -> None:
+    """Raises:
+    NotAllowed: the task is over.
+    """
+    if lifecycle.terminal(core.task.state):
+        raise NotAllowed(f"task {short(core.task.id)} is over ({core.task.state})")
+
+
+Decision = Callable[[Core], object]

@@ -1,0 +1,1 @@
+"""The HTTP API, by subject. Each module has a function ``routes(machine)``."""
