@@ -1,0 +1,3 @@
+"""Hand implementation plans to coding agents and stay in charge of what they do."""
+
+__version__ = "0.1.0"
