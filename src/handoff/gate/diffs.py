@@ -69,7 +69,7 @@ def _span(start: int, stop: int) -> str:
 
 def _groups(before: list[str], after: list[str]) -> Iterator[list[_Opcode]]:
     """Opcodes with three lines of context."""
-    matcher = SequenceMatcher(None, (), ())
+    matcher: SequenceMatcher[str] = SequenceMatcher(None, (), ())
     # The grouping of difflib, over opcodes that were found in a bounded time.
     matcher.opcodes = _opcodes(before, after)  # type: ignore[attr-defined]
     for group in matcher.get_grouped_opcodes(_CONTEXT):
@@ -121,9 +121,7 @@ def _anchored(before: list[str], after: list[str]) -> Iterator[tuple[int, int, i
     yield stop_i, stop_j, len(before), len(after)
 
 
-def _unique(
-    before: list[str], after: list[str], stop_i: int, stop_j: int
-) -> list[tuple[int, int]]:
+def _unique(before: list[str], after: list[str], stop_i: int, stop_j: int) -> list[tuple[int, int]]:
     """The longest rising chain of lines that are there once on each side."""
     once_before = Counter(before[:stop_i])
     once_after = Counter(after[:stop_j])

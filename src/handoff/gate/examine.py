@@ -10,6 +10,7 @@ here, and nothing that is unclear passes.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -215,7 +216,9 @@ def _fingerprint(
         targets,
         [(mark.path, mark.digest) for mark in files],  # type: ignore[attr-defined]
     )
-    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
+    return hashlib.sha256(
+        json.dumps(msgspec.to_builtins(parts), sort_keys=True).encode("ascii")
+    ).hexdigest()
 
 
 def _text(
@@ -248,7 +251,8 @@ def _text(
     for before, part in pairwise(parts):
         # A block stands apart; single lines stand together.
         text += ("\n\n" if "\n" in before or "\n" in part else "\n") + part
-    return text
+    # Half a surrogate pair (a JSON input may hold one) can't be stored as it is.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _target_line(target: Target) -> str:

@@ -110,6 +110,9 @@ def follow(path: str) -> Place:
             step = ""
         try:
             found = os.lstat(step or "/")
+        except ValueError:
+            # The folder that the executor named may hold what no path can.
+            return Place("", "can't be a path")
         except OSError as error:
             if error.errno != errno.ENOENT:
                 return Place("", _why(error))
