@@ -67,7 +67,7 @@ class Cursors:
             try:
                 with open(path, "rb") as file:
                     text = file.read(32)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 self._warn(f"{path} can't be read: {error.strerror}; events are repeated")

@@ -144,7 +144,7 @@ def from_url(url: str, config: str) -> Endpoint:
 
     settings = load(config)[0]
     for target in settings.targets.values():
-        if target.addr and split_address(target.addr, port) == (host, port):
+        if target.addr and target_address(target.addr) == (tls, host, port):
             return Endpoint(host=host, port=port, tls=tls, token=target.token)
     if not loopback:
         raise UsageError(
@@ -152,6 +152,13 @@ def from_url(url: str, config: str) -> Endpoint:
             remedy=f"add it under 'targets' in {config}",
         )
     return Endpoint(host=host, port=port, tls=tls, token=settings.token)
+
+
+def target_address(text: str) -> tuple[bool, str, int]:
+    """(whether TLS, host, port) of a target's ``addr``: ``host:port``, or a URL."""
+    tls = text.startswith("https://")
+    plain = text.removeprefix("https://").removeprefix("http://").rstrip("/")
+    return tls, *split_address(plain, 443 if tls else 7777)
 
 
 def from_target(name: str, config: str) -> Endpoint:
@@ -168,9 +175,7 @@ def from_target(name: str, config: str) -> Endpoint:
     if target is None:
         known = ", ".join(sorted(settings.targets)) or "none"
         raise NotFound(f"there is no target '{name}' in {config} (known: {known})", target=name)
-    tls = target.addr.startswith("https://")
-    address = target.addr.removeprefix("https://").removeprefix("http://").rstrip("/")
-    host, port = split_address(address, 443 if tls else 7777)
+    tls, host, port = target_address(target.addr)
     if not tls and not is_loopback(host):
         raise refuse_cleartext(host, port, target.user)
     return Endpoint(host=host, port=port, tls=tls, token=target.token, remedy="handoff doctor")

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.client.served import Reply, Request, Served, lines
+
+from handoff.client import http
+from handoff.client.endpoint import Endpoint, discover
+from handoff.client.http import Client, Lost, Response, Wire, query_text, quote
+from handoff.errors import (
+    OutcomeUnknown,
+    PathTooLong,
+    ProtocolViolation,
+    UnknownTask,
+    Unreachable,
+    UsageError,
+)
+
+
+class Time:
+    """Time that passes only in sleep()."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+        self.between = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+        self.between()
+
+
+def client(served: Served, time: Time | None = None, retry_s: float = 15) -> Client:
+    time = time or Time()
+    return Client(
+        lambda: discover(served.config),
+        sleep=time.sleep,
+        monotonic=time.monotonic,
+        retry_s=retry_s,
+    )
+
+
+def test_get_gives_the_json_value_and_sends_no_key(served: Served) -> None:
+    served.on("GET", "/api/x", {"ä": [1, None]})
+    assert client(served).get("/api/x", {"a": "b c", "n": None, "yes": True, "no": False}) == {
+        "ä": [1, None]
+    }
+    assert served.seen[0].query == {"a": ["b c"], "yes": ["1"]}
+    assert "handoff-request" not in served.seen[0].headers
+    assert "authorization" not in served.seen[0].headers
+
+
+def test_typed_errors_come_back_as_their_class(served: Served) -> None:
+    body = {"error": "no task 1f3a", "code": "unknown_task", "remedy": "handoff tasks"}
+    served.on("GET", "/api/x", Reply({**body, "details": {"id": "1f3a"}}, 404))
+    with pytest.raises(UnknownTask) as caught:
+        client(served).get("/api/x")
+    assert caught.value.remedy == "handoff tasks"
+    assert caught.value.details == {"id": "1f3a"}
+
+
+def test_an_error_that_is_not_json_is_still_typed(served: Served) -> None:
+    served.on("GET", "/api/x", Reply(raw=b"HTTP/1.1 400 Bad\r\nContent-Length: 3\r\n\r\nwhy"))
+    with pytest.raises(UsageError, match="agentd answered 400"):
+        client(served).get("/api/x")
+
+
+def test_nobody_listens_is_unreachable_at_once(served: Served) -> None:
+    time = Time()
+    peer = client(served, time)
+    served.stop()
+    with pytest.raises(Unreachable) as caught:
+        peer.post("/api/x")
+    assert not isinstance(caught.value, OutcomeUnknown)
+    assert caught.value.remedy == "handoff agentd --detach"
+    assert time.slept == []
+    served.restart()
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_key(served: Served) -> None:
+    answers = iter([Reply(raw=b""), Reply(raw=b"HTTP/1.1 200 OK\r\nConte"), {"ok": True}])
+    served.on("POST", "/api/x", lambda _: next(answers))
+    assert client(served).post("/api/x", {"a": 1}) == {"ok": True}
+    keys = [request.headers["handoff-request"] for request in served.seen]
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+    assert [request.json for request in served.seen] == [{"a": 1}] * 3
+
+
+def test_the_key_is_asked_again_while_agentd_restarts_elsewhere(served: Served) -> None:
+    served.on("POST", "/api/x", Reply(raw=b""))
+    time = Time()
+
+    def between() -> None:
+        if len(time.slept) == 1:
+            served.stop()
+        if len(time.slept) == 4:
+            served.on("POST", "/api/x", {"ok": 2})
+            served.restart()
+
+    time.between = between
+    assert client(served, time).post("/api/x") == {"ok": 2}
+    assert len({request.headers["handoff-request"] for request in served.seen}) == 1
+
+
+def test_two_calls_have_two_keys(served: Served) -> None:
+    served.on("POST", "/api/x", {})
+    peer = client(served)
+    peer.post("/api/x")
+    peer.post("/api/x")
+    assert len({request.headers["handoff-request"] for request in served.seen}) == 2
+
+
+def test_asking_again_is_bounded_and_ends_with_outcome_unknown(served: Served) -> None:
+    served.on("POST", "/api/x", Reply(raw=b""))
+    time = Time()
+    with pytest.raises(OutcomeUnknown) as caught:
+        client(served, time).post("/api/x", look="handoff tasks --limit 3")
+    assert caught.value.remedy == "handoff tasks --limit 3"
+    assert 10 < time.now <= 15
+
+
+def test_a_get_whose_answer_is_lost_is_unreachable_not_unknown(served: Served) -> None:
+    served.on("GET", "/api/x", Reply(raw=b""))
+    with pytest.raises(Unreachable) as caught:
+        client(served).get("/api/x")
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
+def test_no_answer_in_time_is_not_sent_again(served: Served) -> None:
+    hold = threading.Event()
+    served.on("POST", "/api/x", Reply({}, wait=hold))
+    with pytest.raises(OutcomeUnknown, match="no answer within 0.1 s"):
+        client(served).post("/api/x", answer_s=0.1)
+    hold.set()
+    assert len(served.seen) == 1
+
+
+def test_an_answer_cut_off_inside_its_body_is_unknown(served: Served) -> None:
+    served.on("POST", "/api/x", Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"))
+    with pytest.raises(OutcomeUnknown):
+        client(served).post("/api/x")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"x" * 200_000,
+    ],
+)
+def test_a_stranger_is_a_protocol_violation(served: Served, raw: bytes) -> None:
+    served.on("GET", "/api/x", Reply(raw=raw))
+    with pytest.raises(ProtocolViolation):
+        client(served).get("/api/x")
+
+
+def test_proxies_are_never_used(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as trap,
+        socket.create_server(("127.0.0.1", 0)) as own,
+    ):
+        proxy = f"http://127.0.0.1:{trap.getsockname()[1]}"
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy)
+            monkeypatch.setenv(name.upper(), proxy)
+
+        def answer() -> None:
+            link, _ = own.accept()
+            with link:
+                got = link.recv(65536)
+                assert b"Authorization: Bearer secret\r\n" in got
+                link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        tcp = Endpoint(host="127.0.0.1", port=own.getsockname()[1], token="secret")
+        assert Client(lambda: tcp).get("/api/status") == {}
+        thread.join(5)
+        trap.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            trap.accept()
+
+
+def test_a_socket_path_beyond_the_limit_is_named(tmp_path: os.PathLike[str]) -> None:
+    path = os.path.join(tmp_path, "d" * 150)
+    with pytest.raises(PathTooLong, match="bytes") as caught:
+        http.connect(Endpoint(socket_path=path))
+    assert caught.value.details["path"] == path
+
+
+def _response(data: bytes, cuts: list[int], headers: dict[str, str]) -> Response:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        at = 0
+        for cut in sorted(cuts):
+            theirs.sendall(data[at:cut])
+            at = max(at, cut)
+        theirs.sendall(data[at:])
+    return Response(Wire(ours), 200, headers, 5.0)
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=50), max_size=8),
+    st.lists(st.integers(0, 400), max_size=6),
+)
+def test_chunks_are_put_together_wherever_they_were_cut(
+    parts: list[bytes], cuts: list[int]
+) -> None:
+    data = b"".join(b"%x;ext=1\r\n%s\r\n" % (len(p), p) for p in parts) + b"0\r\nTrailer: x\r\n\r\n"
+    response = _response(data, cuts, {"transfer-encoding": "chunked"})
+    assert response.body() == b"".join(parts)
+    assert response.piece() == b""
+    response.close()
+
+
+@given(st.binary(max_size=300), st.integers(1, 40))
+def test_a_chunked_body_cut_short_is_never_taken_for_whole(body: bytes, missing: int) -> None:
+    data = (b"%x\r\n%s\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
+    response = _response(data[:-missing], [], {"transfer-encoding": "chunked"})
+    with pytest.raises((Lost, ProtocolViolation)):
+        response.body()
+    response.close()
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\n\r", codec="utf-8"), max_size=30), max_size=8
+    )
+)
+def test_lines_are_whole(texts: list[str]) -> None:
+    data = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
+    response = _response(data, [3, 7, 20], {})
+    assert [json.loads(line) for line in response.lines()] == texts
+    response.close()
+
+
+def test_a_last_line_without_its_end_is_lost(served: Served) -> None:
+    served.on("GET", "/api/x", Reply(chunks=[*lines({"a": 1}), b'{"half'], cut=True))
+    response = client(served).open("GET", "/api/x")
+    got = []
+    with pytest.raises(Lost):
+        for line in response.lines():
+            got.append(line)
+    response.close()
+    assert got == [b'{"a": 1}']
+
+
+def test_silence_in_a_stream_is_noticed(served: Served) -> None:
+    hold = threading.Event()
+
+    def slowly(_: Request) -> Reply:
+        def chunks() -> list[bytes]:
+            yield b"{}\n"
+            hold.wait(10)
+
+        return Reply(chunks=chunks())
+
+    served.on("GET", "/api/x", slowly)
+    response = client(served).open("GET", "/api/x")
+    response.idle_s = 0.1
+    found = response.lines()
+    assert next(found) == b"{}"
+    with pytest.raises(TimeoutError):
+        next(found)
+    response.close()
+    hold.set()
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_quote_can_be_read_back(text: str) -> None:
+    from urllib.parse import unquote
+
+    assert quote(text).isascii()
+    assert unquote(quote(text)) == text
+
+
+def test_quote_keeps_bytes_that_are_not_utf8() -> None:
+    assert quote("a\udcff/b") == "a%FF%2Fb"
+
+
+def test_query_repeats_lists() -> None:
+    assert query_text({"path": ["a", "*.txt"], "x": 0}) == "?path=a&path=%2A.txt&x=0"
+    assert query_text({"a": None}) == ""
