@@ -133,8 +133,8 @@ class Removal:
     ``already_absent`` or ``kept``; ``reason`` for ``kept``: ``dirty``, ``operation`` (a
     merge or rebase is under way), ``submodule_work``, ``locked``, ``repo_unreachable``,
     ``not_managed``. For a tree that is not ours, ``action`` is ``restored`` (back on what
-    it was), ``already_there`` or ``kept``, with ``switched_away`` or ``previous_gone`` as
-    further reasons. ``note``: one line for a person."""
+    it was), ``already_there`` or ``kept``, with ``switched_away``, ``previous_gone`` or
+    ``filters`` as further reasons. ``note``: one line for a person."""
 
     action: str
     work_dir: str

@@ -121,6 +121,16 @@ def populated(work_dir: str, path: str) -> bool:
     return not os.path.islink(folder) and os.path.lexists(os.path.join(folder, ".git"))
 
 
+def printable(path: str) -> str:
+    """The path as text that any JSON encoder takes: bytes that are not UTF-8 become
+    hexadecimal escapes. Only for showing; the exact name is not to be had back from it."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return path
+
+
 @dataclass
 class _Look:
     limit: int
@@ -136,7 +146,7 @@ class _Look:
     def add(self, letters: str, path: str, count: int = 1) -> None:
         self.total += count
         if len(self.entries) < self.limit:
-            self.entries.append((letters, path))
+            self.entries.append((letters, printable(path)))
 
 
 def _look_at(look: _Look, work_dir: str, prefix: str, depth: int) -> None:
@@ -162,7 +172,7 @@ def _look_inside(look: _Look, work_dir: str, path: str, prefix: str, depth: int)
         # A submodule that git can't read: say so instead of calling it clean.
         look.add("??", f"{prefix}{path} ({error})")
     if look.total > before:
-        look.submodules.append(prefix + path)
+        look.submodules.append(printable(prefix + path))
 
 
 def _tracked(look: _Look, work_dir: str, prefix: str) -> list[str]:
@@ -187,7 +197,7 @@ def _tracked(look: _Look, work_dir: str, prefix: str) -> list[str]:
             letters = fields[1].decode("ascii").replace(".", " ")
             look.add(letters, prefix + os.fsdecode(fields[-1]))
             if fields[2].startswith(b"S"):
-                look.submodules.append(prefix + os.fsdecode(fields[-1]))
+                look.submodules.append(printable(prefix + os.fsdecode(fields[-1])))
         if look.left() <= 0:
             look.complete = False
             break

@@ -1,0 +1,247 @@
+"""Making the place where a task works, and taking it back. Standard library only.
+
+Every step may be the last one before a power cut: :func:`create` looks at what is there
+and goes on from it, and what a failure leaves is taken back. A managed worktree counts as
+made only when its mark (:data:`READY`) stands in git's private folder of it; before that
+no executor has been there, so it holds nothing that anybody could miss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+
+from handoff.errors import GitError, HandoffError, NotFound, WorkspaceRefused
+from handoff.workspace import git, refs
+from handoff.workspace.base import commit_of
+from handoff.workspace.contract import WorkspacePlan
+from handoff.workspace.explain import shell_quote
+from handoff.workspace.identity import Tree, list_trees
+from handoff.workspace.lock import held
+from handoff.workspace.state import branch_of, git_dir_of, head_of, is_worktree
+
+#: file in the private folder of a managed worktree that was made completely
+READY = "handoff-ready"
+
+
+def create(plan: WorkspacePlan) -> None:
+    """Do what the plan says. Safe to call again, also after ``kill -9`` at any point.
+
+    After a failure nothing is left: no worktree, no branch that we made, and a tree that
+    is not ours is on the branch it was on. What could not be taken back is named in the
+    error's ``leftovers``.
+
+    Raises:
+        WorkspaceRefused: things changed since the plan was made.
+        RepositoryLocked, StorageFull, TimedOut, GitError: as they say.
+    """
+    if plan.kind == "managed":
+        parent = os.path.dirname(plan.work_dir)
+        os.makedirs(parent, mode=0o700, exist_ok=True)
+        with held(lock_path(plan), plan.work_dir) as descriptor:
+            _create_managed(plan, descriptor)
+    else:
+        with held(git_dir_of(plan.work_dir), plan.work_dir) as descriptor:
+            _create_here(plan, descriptor)
+
+
+def lock_path(plan: WorkspacePlan) -> str:
+    """The lock file of a managed worktree, beside it."""
+    parent, name = os.path.split(plan.work_dir)
+    return os.path.join(parent, f".{name}.lock")
+
+
+def find_tree(plan: WorkspacePlan) -> Tree | None:
+    """Git's entry for the plan's worktree, or None."""
+    wanted = os.path.realpath(plan.work_dir)
+    for tree in list_trees(plan.project.common_dir):
+        if os.path.realpath(tree.path) == wanted:
+            return tree
+    return None
+
+
+def is_ready(plan: WorkspacePlan) -> bool:
+    """Whether the managed worktree is there and was made completely."""
+    if not is_worktree(plan.work_dir):
+        return False
+    return os.path.exists(os.path.join(git_dir_of(plan.work_dir), READY))
+
+
+def switch_to(work_dir: str, where: str, *, keep_fds: tuple[int, ...] = ()) -> None:
+    """Check out a branch (by its short name), or a commit (by its full id)."""
+    if commit_of(f"refs/heads/{where}", work_dir):
+        target = ["--no-guess", where]
+    elif commit_of(where, work_dir):
+        target = ["--detach", where]
+    else:
+        raise NotFound(f"there is no branch or commit '{where}' to go back to")
+    args = ["switch", "--quiet", "--no-progress", *target]
+    git.run(args, work_dir, access=_write_access(work_dir), content=True, keep_fds=keep_fds)
+
+
+def _write_access(repo: str) -> git.Access:
+    """Only a partial clone needs its remote to write files."""
+    pattern = r"^(extensions\.partialclone|remote\..*\.promisor)$"
+    partial = git.ask(["config", "--name-only", "--get-regexp", pattern], repo)
+    return git.WRITE_LAZY if partial else git.WRITE
+
+
+# -- a worktree of its own ----------------------------------------------------------------
+
+
+def _create_managed(plan: WorkspacePlan, descriptor: int) -> None:
+    repo = plan.project.common_dir
+    if is_ready(plan):
+        return
+    erase_half_made(plan)
+    try:
+        refs.make_branch(
+            repo, plan.task_id, plan.branch, plan.base_commit, makes_branch=plan.makes_branch
+        )
+        cwd = plan.start_dir if os.path.isdir(plan.start_dir) else repo
+        args = ["worktree", "add", "--quiet", "--no-guess-remote", plan.work_dir, plan.branch]
+        access = _write_access(repo)
+        git.run(args, cwd, access=access, content=True, keep_fds=(descriptor,))
+        _check_made(plan)
+        _mark_ready(plan)
+    except BaseException as error:
+        _take_back(plan, error)
+        raise
+
+
+def _check_made(plan: WorkspacePlan) -> None:
+    branch, head = branch_of(plan.work_dir), head_of(plan.work_dir)
+    if branch != plan.branch or head != plan.base_commit:
+        raise GitError(
+            f"git made {plan.work_dir} on '{branch or 'no branch'}' at {head[:10]}, "
+            f"not on '{plan.branch}' at {plan.base_commit[:10]}"
+        )
+
+
+def _mark_ready(plan: WorkspacePlan) -> None:
+    path = os.path.join(git_dir_of(plan.work_dir), READY)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(plan.task_id + "\n")
+
+
+def _take_back(plan: WorkspacePlan, error: BaseException) -> None:
+    """Undo as far as possible; what stays is named in the error, which is raised on."""
+    leftovers: list[str] = []
+    for undo in (_undo_tree, _undo_branch):
+        try:
+            leftovers += undo(plan)
+        except (HandoffError, OSError) as problem:
+            leftovers.append(str(problem))
+    if leftovers and isinstance(error, HandoffError):
+        error.details["leftovers"] = leftovers
+
+
+def _undo_tree(plan: WorkspacePlan) -> list[str]:
+    if plan.kind == "managed":
+        erase_half_made(plan)
+    elif plan.previous and branch_of(plan.work_dir) == plan.branch != plan.previous:
+        switch_to(plan.work_dir, plan.previous)
+    return []
+
+
+def _undo_branch(plan: WorkspacePlan) -> list[str]:
+    kept = refs.unmake_branch(
+        plan.project.common_dir,
+        plan.task_id,
+        plan.branch,
+        plan.base_commit,
+        makes_branch=plan.makes_branch,
+    )
+    return [kept] if kept else []
+
+
+def erase_half_made(plan: WorkspacePlan) -> None:
+    """Remove what an interrupted :func:`create` left of a managed worktree. The caller
+    holds the lock and knows that the mark is missing.
+
+    Raises:
+        WorkspaceRefused: something is there that no create of ours made.
+    """
+    tree = find_tree(plan)
+    _erase_orphans(plan)
+    if tree is None and os.path.lexists(plan.work_dir):
+        try:
+            os.rmdir(plan.work_dir)
+        except OSError as error:
+            raise WorkspaceRefused(
+                f"{plan.work_dir} exists and is not a worktree of this repository",
+                remedy=f"mv {shell_quote(plan.work_dir)} {shell_quote(plan.work_dir + '.old')}",
+            ) from error
+    elif tree is not None:
+        erase_folder(plan.work_dir)
+        forget_tree(plan)
+
+
+def forget_tree(plan: WorkspacePlan) -> None:
+    """Remove git's entry of a worktree whose folder is gone, and only that one."""
+    args = ["worktree", "remove", "--force", "--force", plan.work_dir]
+    git.run(args, plan.project.common_dir, access=git.WRITE, content=True)
+
+
+def _erase_orphans(plan: WorkspacePlan) -> None:
+    """Private folders that a killed ``git worktree add`` made and never tied to a tree:
+    git neither lists nor prunes them."""
+    parent = os.path.join(plan.project.common_dir, "worktrees")
+    name = os.path.basename(plan.work_dir)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for entry in os.listdir(parent):
+            tail = entry.removeprefix(name)
+            folder = os.path.join(parent, entry)
+            ours = entry.startswith(name) and (not tail or tail.isdigit())
+            if ours and not _tied(folder):
+                erase_folder(folder)
+
+
+def _tied(folder: str) -> bool:
+    try:
+        return os.path.getsize(os.path.join(folder, "gitdir")) > 0
+    except FileNotFoundError:
+        return False
+
+
+def erase_folder(folder: str) -> None:
+    """Remove a folder and all below it, also what was made read-only; links are removed,
+    not followed. Missing is fine."""
+    if os.path.islink(folder):
+        os.unlink(folder)
+        return
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        for top, folders, _ in os.walk(folder):
+            for path in (top, *(os.path.join(top, name) for name in folders)):
+                mode = os.lstat(path).st_mode
+                if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+                    os.chmod(path, stat.S_IMODE(mode) | stat.S_IRWXU)
+        shutil.rmtree(folder)
+
+
+# -- a tree that somebody else owns -------------------------------------------------------
+
+
+def _create_here(plan: WorkspacePlan, descriptor: int) -> None:
+    repo = plan.project.common_dir
+    marked = refs.read(repo, plan.task_id, "start") == plan.base_commit
+    if branch_of(plan.work_dir) == plan.branch and (marked or not plan.makes_branch):
+        if not marked:
+            refs.make_branch(repo, plan.task_id, plan.branch, plan.base_commit, makes_branch=False)
+        return
+    try:
+        refs.make_branch(
+            repo, plan.task_id, plan.branch, plan.base_commit, makes_branch=plan.makes_branch
+        )
+        switch_to(plan.work_dir, plan.branch, keep_fds=(descriptor,))
+        _check_made(plan)
+    except BaseException as error:
+        _take_back(plan, error)
+        raise
