@@ -1,0 +1,46 @@
+"""The installed executors and the stub model, for every live test."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live.harness import BIN
+from tests.live.stub_model import StubModel
+
+#: CI says that they have to be there
+WANTED = os.environ.get("HANDOFF_LIVE", "") not in ("", "0")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = pathlib.Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.path.name != "test_stub_model.py":
+            item.add_marker(pytest.mark.live)
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest) -> str:
+    """The path of the executor that the test module names in ``PROGRAM``."""
+    return installed(request.module.PROGRAM)
+
+
+def installed(name: str) -> str:
+    """The path of an executor in .live; without it the test is skipped, except in CI."""
+    path = BIN / name
+    if path.exists():
+        return str(path)
+    if WANTED:
+        pytest.fail(f"HANDOFF_LIVE is set and {name} is not in .live: run scripts/live-install")
+    pytest.skip(f"{name} is not in .live (scripts/live-install fetches it)")
+
+
+@pytest.fixture
+def stub() -> Iterator[StubModel]:
+    with StubModel() as running:
+        yield running
+        bugs = [request["bug"] for request in running.requests if "bug" in request]
+        assert not bugs, bugs[0]
