@@ -22,9 +22,9 @@ def started_after_worktree(agentd: Agentd, task: dict[str, object]) -> float | N
     link = Path(str(task["work_dir"]), ".git").read_text().removeprefix("gitdir:").strip()
     index = Path(link, "index").stat().st_mtime_ns / 1e6
     for run_dir in (agentd.data / "tasks" / str(task["id"]) / "runs").iterdir():
-        for record in read_all(str(run_dir)):
-            if record.kind == "started":
-                return record.at_ms - index
+        for _, _, kind, at_ms, _ in read_all(str(run_dir)):
+            if kind == "started":
+                return at_ms - index
     return None
 
 

@@ -150,6 +150,7 @@ class Store:
         self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._gate = threading.Lock()  # nothing is queued after closing has begun
         self._closed = False
+        self._opening = threading.Lock()  # no reader is opened after closing has begun
         self._local = threading.local()
         self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._pool: ThreadPoolExecutor | None = None
@@ -199,7 +200,9 @@ class Store:
         self._thread.join()
         if self._pool is not None:
             self._pool.shutdown()
-        for reader in list(self._readers):
+        with self._opening:
+            readers = list(self._readers)
+        for reader in readers:
             reader.close()
         if self._conn is not None:
             try:
@@ -252,6 +255,9 @@ class Store:
     def reader(self) -> sqlite3.Connection:
         """The read-only connection of the calling thread, for use before the store is closed.
 
+        Read a cursor to its end or drop it: while one is half read, the thread's later
+        queries see the moment at which it began.
+
         Raises:
             StorageError: the store is closed, or the file can't be opened.
         """
@@ -295,7 +301,7 @@ class Store:
     def _reader(self) -> _Reader:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
-            with self._gate:
+            with self._opening:
                 self._check_open()
                 try:
                     reader = _Reader(connect_read_only(self.path))
@@ -482,8 +488,7 @@ class Store:
         """
         if _identity(self.path) != self._file:
             raise StorageError(
-                f"{self.path} was removed or replaced while in use",
-                remedy="handoff service restart",
+                f"{self.path} was removed or replaced while in use; put it back, or restart agentd"
             )
         if self._conn is None:
             self._conn = connect(self.path)

@@ -102,7 +102,7 @@ def pending(conn: sqlite3.Connection, known: list[Migration]) -> list[Migration]
     if version > len(known):
         raise SchemaTooNew(
             f"the database has schema {version}, this Handoff knows up to {len(known)}",
-            remedy="handoff upgrade",
+            remedy="pip install --upgrade handoffd",
             schema=version,
             known=len(known),
         )
