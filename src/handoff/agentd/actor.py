@@ -181,9 +181,7 @@ class Actor:
                 self._unsent.append((number, data, ticket_id))
         if change.inputs:
             self._unsent_news.set()
-        self.hub.publish(
-            self.task_id, committed.events, committed.frames, ended=self.core.terminal
-        )
+        self.hub.publish(self.task_id, committed.events, committed.frames, ended=self.core.terminal)
         self.on_commit(self, change)
 
     # -- the executor's process ----------------------------------------------------------

@@ -34,10 +34,10 @@ from handoff.errors import ExecutorGone, Failed, HandoffError
 from handoff.executors.turn import Claim, parse_trailer
 from handoff.ids import short
 from handoff.process import supervisor
-from handoff.process.contract import Proc
 from handoff.process.command import CommandResult, run_command
+from handoff.process.contract import Proc
 from handoff.store.records import EffectRow
-from handoff.workspace import review, setup, state, verify, worktree
+from handoff.workspace import refs, removal, setup, state, verify, worktree
 from handoff.workspace.contract import Finding, Removal
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ log = logging.getLogger("handoff.effects")
 ATTEMPTS = 5
 #: new processes tried in one go when one dies before it could be spoken to
 FRESH_STARTS = 3
+#: findings after which the verify commands are worth running
+PASSING = frozenset({"verified", "no_commit_claimed"})
 #: seconds an executor has between being asked to end and being killed
 GRACE_S = 2.0
 #: seconds that the journal's last records may take after the process has ended
@@ -122,9 +124,7 @@ class Effects:
         effect.attempts += 1
         text = clip(f"{type(error).__name__}: {error}", 500)
         if effect.attempts < ATTEMPTS:
-            await self.actor.call(
-                lambda core: core.change.failed_once.append((effect.id, text))
-            )
+            await self.actor.call(lambda core: core.change.failed_once.append((effect.id, text)))
             await asyncio.sleep(min(2.0**effect.attempts * 0.25, 10.0))
             return
         await self.actor.call(partial(_give_up, effect=effect, text=text))
@@ -207,9 +207,7 @@ class Effects:
         except ExecutorGone as error:
             self._fresh_starts += 1
             again = self._fresh_starts < FRESH_STARTS
-            await actor.call(
-                partial(_start_again, effect=effect, error=error, again=again)
-            )
+            await actor.call(partial(_start_again, effect=effect, error=error, again=again))
             return
         except HandoffError as error:
             await actor.call(partial(_start_failed, effect=effect, error=error))
@@ -250,15 +248,13 @@ class Effects:
                 claim,
             )
         except HandoffError as error:
-            finding = Finding(
-                code="git_failed", why=error.cause, head="", branch="", commits=0
-            )
+            finding = Finding(code="git_failed", why=error.cause, head="", branch="", commits=0)
         checks: list[dict[str, object]] = []
-        if turn.fault is None and claim is not None and finding.code in verify.PASSING:
+        if turn.fault is None and claim is not None and finding.code in PASSING:
             checks = await self._run_checks(json.loads(task.verify), task.work_dir)
         if finding.head:
             await asyncio.to_thread(
-                review.record_refs, task.repo_path, task.id, task.base_commit, finding.head
+                refs.record_refs, task.repo_path, task.id, task.base_commit, finding.head
             )
         result = {"found": json.loads(json.dumps(asdict(finding))), "verify": checks}
         await actor.call(lambda core: turns.verified(core, effect.id, result))
@@ -287,13 +283,13 @@ class Effects:
         plan = plan_of(actor.core.task)
         try:
             if plan.kind == "managed" or discard:
-                act = worktree.discard if discard else worktree.remove
-                removal = await asyncio.to_thread(act, plan)
+                act = removal.discard if discard else removal.remove
+                outcome = await asyncio.to_thread(act, plan)
             else:
-                removal = await asyncio.to_thread(worktree.restore, plan)
+                outcome = await asyncio.to_thread(removal.restore, plan)
         except HandoffError as error:
-            removal = Removal("kept", plan.work_dir, "repo_unreachable", note=error.cause)
-        await actor.call(partial(_cleaned, effect=effect, removal=removal))
+            outcome = Removal("kept", plan.work_dir, "repo_unreachable", note=error.cause)
+        await actor.call(partial(_cleaned, effect=effect, outcome=outcome))
 
 
 async def end_processes(run_id: str, run_dir: Path) -> list[Proc]:
@@ -334,20 +330,20 @@ def _run_is_gone(core: Core, *, effect: EffectRow, run_id: str) -> None:
         turns.run_exited(core, core.run.exit_code)
 
 
-def _cleaned(core: Core, *, effect: EffectRow, removal: Removal) -> None:
+def _cleaned(core: Core, *, effect: EffectRow, outcome: Removal) -> None:
     core.settle_effect(effect.id)
-    if removal.action != "kept":
+    if outcome.action != "kept":
         core.task.workspace_state = "gone"
         core.change.task_changed = True
         return
-    told = f"{removal.work_dir} was kept ({removal.reason})"
+    told = f"{outcome.work_dir} was kept ({outcome.reason})"
     core.event(
         "progress",
         {
-            "text": f"{told}: {removal.note}" if removal.note else told,
-            "kept": removal.work_dir,
-            "reason": removal.reason,
-            "entries": [f"{status} {path}" for status, path in removal.entries[:20]],
+            "text": f"{told}: {outcome.note}" if outcome.note else told,
+            "kept": outcome.work_dir,
+            "reason": outcome.reason,
+            "entries": [f"{status} {path}" for status, path in outcome.entries[:20]],
             "remedy": f"handoff reclaim {short(core.task.id)} --force",
         },
     )
@@ -380,12 +376,12 @@ def _command_facts(command: str, result: CommandResult) -> dict[str, object]:
     }
 
 
-def removal_json(removal: Removal) -> dict[str, object]:
+def removal_json(outcome: Removal) -> dict[str, object]:
     """How the removal of a worktree ended, for an answer."""
     return {
-        "action": removal.action,
-        "work_dir": removal.work_dir,
-        "reason": removal.reason,
-        "note": removal.note,
-        "entries": [{"status": status, "path": path} for status, path in removal.entries],
+        "action": outcome.action,
+        "work_dir": outcome.work_dir,
+        "reason": outcome.reason,
+        "note": outcome.note,
+        "entries": [{"status": status, "path": path} for status, path in outcome.entries],
     }

@@ -84,6 +84,8 @@ class Hub:
     def __init__(self) -> None:
         self._channels: dict[str, Channel] = {}
         self._watchers: dict[str, int] = {}
+        #: set when agentd ends: every stream closes, and its client comes back later
+        self.closing = False
 
     def channel(self, task_id: str) -> Channel:
         """The channel of a task, made on first use."""
@@ -111,6 +113,12 @@ class Hub:
             channel.frames.add(int(str(frame["n"])), False, frame_line(frame))
         channel.ended = channel.ended or ended
         if events or frames or ended:
+            channel.wake()
+
+    def end_streams(self) -> None:
+        """Agentd ends: streams close at once."""
+        self.closing = True
+        for channel in self._channels.values():
             channel.wake()
 
     def watch(self, task_id: str) -> None:

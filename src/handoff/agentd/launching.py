@@ -91,7 +91,7 @@ def executor_env(services: Services, name: str) -> dict[str, str]:
     file_name = services.config.env.get(name)
     if not file_name:
         return {}
-    return envfile.load(services.places.env_dir / file_name, services.environ)
+    return envfile.load(services.places.env_dir, file_name, services.environ).values
 
 
 def find_program(services: Services, name: str) -> str:
@@ -101,17 +101,20 @@ def find_program(services: Services, name: str) -> str:
         ExecutorMissing: it, or the interpreter it names, is not there.
     """
     executor = services.executors.get(name)
+    missing: ExecutorMissing | None = None
     for program in executor.programs:
-        found = pathenv.find_program(program, services.search_path)
-        if found:
-            problem = pathenv.check_program(found, services.search_path)
-            if problem:
-                raise ExecutorMissing(f"{name}: {problem}", remedy="handoff doctor")
+        try:
+            found = pathenv.find_program(program, services.search_path)
+            pathenv.check_program(found, services.search_path)
+        except ExecutorMissing as error:
+            missing = missing or error
+        else:
             return found
-    names = " or ".join(executor.programs)
+    names = " or ".join(executor.programs) or "it"
+    if missing is None or (len(executor.programs) == 1 and "/" in names):
+        raise missing or ExecutorMissing(f"executor '{name}' has no program")
     raise ExecutorMissing(
-        f"executor '{name}' is not installed: {names} is not on agentd's PATH",
-        remedy=executor.install_remedy or "handoff doctor",
+        f"executor '{name}': {missing.cause}", remedy=missing.remedy or "handoff doctor"
     )
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from functools import partial
 
-from handoff import lifecycle
 from handoff.agentd import dispatching, turns
 from handoff.agentd.actor import Actor
-from handoff.agentd.core import Core
+from handoff.agentd.core import EXECUTOR, Core
 from handoff.agentd.dispatching import Accepted
 from handoff.agentd.effects import Effects
 from handoff.agentd.services import Services
-from handoff.errors import ExecutorGone, Failed, HandoffError, NotAllowed, UnknownTask
+from handoff.errors import ExecutorGone, Failed, HandoffError, UnknownTask
+from handoff.executors.contract import Fault, TurnEnded
 from handoff.ids import check_prefix, resolve, short
 from handoff.process import supervisor
 from handoff.process.contract import Proc
@@ -42,6 +41,10 @@ class Machine:
         self.actors: dict[str, Actor] = {}
         self.effects: dict[str, Effects] = {}
         self.recovering = True
+        self.started = services.clock.monotonic()
+        self.started_ms = services.clock.now_ms()
+        #: where this agentd listens, as its endpoint file tells
+        self.endpoint: dict[str, object] = {}
         self._admitted: set[str] = set()
         self._creating: dict[str, asyncio.Task[str]] = {}
         self._watchdog: asyncio.Task[None] | None = None
@@ -65,6 +68,9 @@ class Machine:
                     log.exception("task %s could not be taken up", task_id)
 
         await asyncio.gather(*(one(task_id) for task_id in dict.fromkeys(wanted)))
+
+    def ready(self) -> None:
+        """Recovery is over: new tasks may start."""
         self.recovering = False
         for accepted in dispatching.unfinished(self.services):
             self._begin_create(accepted)
@@ -108,7 +114,7 @@ class Machine:
         try:
             actor.follow(supervisor.remains(run_dir, run.id))
         except ExecutorGone as error:
-            await actor.call(lambda core, e=error: turns.run_exited(core, None, e.cause))  # type: ignore[misc]
+            await actor.call(partial(turns.run_exited, code=None, why=error.cause))
 
     def _make_actor(self, task_id: str) -> Actor:
         actor = Actor(task_id, self.services)
@@ -149,6 +155,51 @@ class Machine:
         actor = self._make_actor(task_id)
         self.effects[task_id].start()
         return actor
+
+    def shims(self) -> dict[int, str]:
+        """The pid of each live shim and its run."""
+        return {
+            a.shim.shim_pid: a.shim.run_id
+            for a in self.actors.values()
+            if a.shim is not None and a.core.run is not None and a.core.run.state != "ended"
+        }
+
+    def report_refused(self, run_id: str, what: str, pid: int) -> None:
+        """A process of a run tried to act as coordinator: its task's coordinator learns."""
+        for actor in self.actors.values():
+            if actor.core.run is not None and actor.core.run.id == run_id:
+                payload: dict[str, object] = {"call": what, "pid": pid}
+                self._spawn(actor.call(partial(_refused, payload=payload)))
+
+    async def resume(self, task_id: str, *, force: bool, who: str) -> dict[str, object]:
+        """Look again at a task that seems stuck. Returns the report of the API."""
+        actor = self.actor(task_id)
+        core = actor.core
+        unsent = [t for t in core.tickets.values() if t.state == "answered"]
+        if core.run is not None and core.run.state in ("alive", "ending"):
+            alive = actor.shim is not None and await actor.shim.alive()
+            if not alive:
+                await self._find_run(actor)
+        gone = not actor.core.run_alive
+        report: dict[str, object] = {
+            "task": task_id,
+            "redelivered": len(unsent) if not gone else 0,
+            "executor_gone": gone,
+            "reconciled": False,
+            "turn_ended": False,
+            "emitted": 0,
+            "forced": False,
+            "note": "",
+        }
+        if force and actor.core.task.state in ("running", "waiting_answer"):
+            before = actor.core.task.last_seq
+            await actor.call(partial(_force_review, who=who))
+            report |= {"forced": True, "turn_ended": True}
+            report["emitted"] = int(actor.core.task.last_seq > before)
+        elif gone and actor.core.task.state in ("running", "waiting_answer"):
+            report["note"] = "the executor is gone; its turn is being closed"
+        self.effects[task_id].committed()
+        return {**report, "state": actor.core.task.state}
 
     # -- dispatch ------------------------------------------------------------------------
 
@@ -326,6 +377,21 @@ def stall_limit(services: Services, phase: str) -> float:
     return min(services.config.stalltimeout, services.config.stallmodel)
 
 
+def _refused(core: Core, *, payload: dict[str, object]) -> None:
+    core.event("actor_refused", payload, EXECUTOR)
+
+
+def _force_review(core: Core, *, who: str) -> None:
+    """Close the turn whatever the executor does, and keep its session."""
+    core.event("progress", {"text": "the coordinator closed the turn by force"}, who)
+    turns.end_run(core)
+    turns.turn_rested(
+        core, TurnEnded(text="", fault=Fault(code="cancelled", message="closed by force"))
+    )
+    if core.turn is not None and core.turn.state == "asking":
+        turns.close_asking(core)
+
+
 def _queued(core: Core, *, position: int) -> None:
     core.event("queue_changed", {"position": position})
 
@@ -365,14 +431,3 @@ def _duration(seconds: float) -> str:
     text = f"{rest}s" if not hours else ""
     text = f"{minutes}m{text}" if minutes or hours else text
     return f"{hours}h{text}" if hours else text
-
-
-def check_open(core: Core) -> None:
-    """Raises:
-    NotAllowed: the task is over.
-    """
-    if lifecycle.terminal(core.task.state):
-        raise NotAllowed(f"task {short(core.task.id)} is over ({core.task.state})")
-
-
-Decision = Callable[[Core], object]

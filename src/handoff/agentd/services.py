@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from handoff.agentd.hub import Hub
 from handoff.clock import Clock
@@ -86,9 +86,10 @@ class Services:
 
 
 def _walk(value: dict[str, object] | list[object], clean: Callable[[str], str]) -> None:
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, inner in list(items):
+    pairs: list[tuple[Any, object]]
+    pairs = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+    for key, inner in pairs:
         if isinstance(inner, str):
-            value[key] = clean(inner)  # type: ignore[index]
+            value[key] = clean(inner)
         elif isinstance(inner, dict | list):
             _walk(inner, clean)

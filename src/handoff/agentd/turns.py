@@ -521,6 +521,24 @@ def too_large(core: Core, size: int, limit: int) -> None:
     turn_rested(core, contract.TurnEnded(text="", fault=fault))
 
 
+def close_asking(core: Core) -> None:
+    """End a turn that waits for the answer to a question it left."""
+    why = "closed by the coordinator with a question open"
+    _rest(
+        core,
+        "turn_failed",
+        {
+            "turn": core.must_turn().number,
+            "code": "cancelled",
+            "reason": why,
+            "fail_reason": why,
+            "claim": None,
+            "found": {},
+            "fault": None,
+        },
+    )
+
+
 def interrupt(core: Core, actor: str) -> None:
     """End the running turn, keep the session.
 
@@ -528,9 +546,7 @@ def interrupt(core: Core, actor: str) -> None:
         BadTransition, ExecutorGone: there is no turn to interrupt.
     """
     if not core.turn_open or not core.run_alive:
-        raise ExecutorGone(
-            "no turn is running", remedy=f"handoff show {short(core.task.id)}"
-        )
+        raise ExecutorGone("no turn is running", remedy=f"handoff show {short(core.task.id)}")
     core.touch_turn().guidance = "[]"
     core.event("interrupted", {"turn": core.must_turn().number}, actor)
     take(core, core.command(lambda driver: driver.command(Interrupt())))

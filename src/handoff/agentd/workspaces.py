@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+import msgspec
 
 from handoff.errors import WorkspaceBusy
 from handoff.ids import short
 from handoff.store.records import TaskRow
-from handoff.workspace.contract import Project, WorkspacePlan
+from handoff.workspace.contract import WorkspacePlan
 
 
 def plan_json(plan: WorkspacePlan) -> str:
     """The plan for its column."""
-    return json.dumps(asdict(plan), ensure_ascii=False)
+    return msgspec.json.encode(plan).decode()
 
 
 def plan_of(task: TaskRow) -> WorkspacePlan:
     """The plan that the task was dispatched with."""
-    data = json.loads(task.workspace)
-    project = Project(**data.pop("project"))
-    return WorkspacePlan(
-        project=project,
-        **{key: tuple(v) if isinstance(v, list) else v for key, v in data.items()},
-    )
+    return msgspec.json.decode(task.workspace, type=WorkspacePlan)
 
 
 def busy_error(path: str, task_id: str, name: str, state: str) -> WorkspaceBusy:

@@ -97,7 +97,9 @@ class _Streams:
             "after": number(request, "from_seq", 0, 1 << 62),
             "limit": number(request, "limit", 1000, 1000),
         }
-        query = "events_waking_after" if request.query_params.get("wakes") == "1" else "events_after"
+        query = (
+            "events_waking_after" if request.query_params.get("wakes") == "1" else "events_after"
+        )
         rows = views.event_rows(self.store.reader().execute(Q[query], where).fetchall())
         return JSONResponse([views.event_json(row) for row in rows])
 
@@ -143,6 +145,8 @@ class _Streams:
                         yield b"".join(b'{"event": ' + line + b"}\n" for _, _, line in shown)
                 if ended:
                     yield _line("end", {"state": self._task(task_id).state})
+                    return
+                if self.hub.closing:
                     return
                 if not await _woken(flag):
                     yield _line("heartbeat", self.machine.services.clock.now_ms())
@@ -196,9 +200,7 @@ class _Streams:
         hangup = asyncio.create_task(_until_hangup(socket))
         sending = asyncio.create_task(self._send_events(socket, task_id, int(text)))
         try:
-            done, _ = await asyncio.wait(
-                {hangup, sending}, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait({hangup, sending}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 if not task.cancelled():
                     task.exception()
@@ -224,6 +226,9 @@ class _Streams:
                     reason = "task archived" if state == "completed" else "task failed"
                     await socket.close(1000, reason)
                     return
+                if self.hub.closing:
+                    await socket.close(1012, "agentd restarts")
+                    return
                 await _woken(flag)
         finally:
             channel.unsubscribe(flag)
@@ -243,9 +248,7 @@ class _Streams:
         lines = self._frame_lines(task_id, start, follow=follow)
         return StreamingResponse(lines, media_type=NDJSON)
 
-    async def _frame_lines(
-        self, task_id: str, start: int, *, follow: bool
-    ) -> AsyncIterator[bytes]:
+    async def _frame_lines(self, task_id: str, start: int, *, follow: bool) -> AsyncIterator[bytes]:
         first = self.store.reader().execute(Q["frames_first"], {"task_id": task_id}).fetchone()[0]
         if first is not None and first > start:
             gap = {"n": first - 1, "turn": 0, "kind": "gap", "data": {"missing": first - start}}
@@ -263,6 +266,8 @@ class _Streams:
                     yield b"".join(b'{"frame": ' + line + b"}\n" for _, _, line in items)
                 if ended or not follow:
                     yield _line("end", {"state": self._task(task_id).state})
+                    return
+                if self.hub.closing:
                     return
                 if not await _woken(flag):
                     yield _line("heartbeat", self.machine.services.clock.now_ms())

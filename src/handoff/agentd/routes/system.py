@@ -25,8 +25,8 @@ from handoff.ids import short
 from handoff.lifecycle import TASK, terminal
 from handoff.store.records import TaskRow, decode
 from handoff.store.sql import Q
+from handoff.workspace import removal
 from handoff.workspace import state as workspace_state
-from handoff.workspace import worktree
 from handoff.workspace.identity import identify
 
 if TYPE_CHECKING:
@@ -178,21 +178,21 @@ class _System:
             raise NotAllowed(
                 f"{row.work_dir} is yours, not a managed worktree", reason="not_managed"
             )
-        removal = await asyncio.to_thread(worktree.remove, plan_of(row), force=force)
-        if removal.action == "kept":
+        outcome = await asyncio.to_thread(removal.remove, plan_of(row), force=force)
+        if outcome.action == "kept":
             raise NotAllowed(
-                f"{row.work_dir} was kept ({removal.reason}): {removal.note}",
+                f"{row.work_dir} was kept ({outcome.reason}): {outcome.note}",
                 remedy=f"handoff reclaim {short(task_id)} --force",
-                reason=removal.reason,
-                dirty=[{"status": s, "path": p} for s, p in removal.entries],
+                reason=outcome.reason,
+                dirty=[{"status": s, "path": p} for s, p in outcome.entries],
             )
         await self.machine.actor(task_id).call(_workspace_gone)
         return JSONResponse(
             {
-                "removed": removal.action == "removed",
+                "removed": outcome.action == "removed",
                 "branch": row.branch,
-                "discarded": [{"status": s, "path": p} for s, p in removal.entries],
-                **removal_json(removal),
+                "discarded": [{"status": s, "path": p} for s, p in outcome.entries],
+                **removal_json(outcome),
             }
         )
 

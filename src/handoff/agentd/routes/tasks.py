@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -120,23 +122,19 @@ class _Tasks:
         """One task, its open tickets, its newest events and its turns."""
         task_id = self._id(request)
 
-        def read(conn: object) -> dict[str, object]:
-            reader = self.machine.services.store.reader()
-            where: dict[str, object] = {"task_id": task_id}
-            rows = reader.execute(Q["events_newest"], {**where, "limit": RECENT}).fetchall()
-            unsettled = decode(TicketRow, reader.execute(Q["tickets_unsettled"], where))
-            turned = decode(TurnRow, reader.execute(Q["turns_of_task"], where))
-            events = [views.event_json(e) for e in reversed(views.event_rows(rows))]
-            return {
-                "task": views.task_view(self.machine, reader, self._row(task_id)),
-                "pending_tickets": [
-                    views.ticket_json(t) for t in unsettled if t.state == "open"
-                ],
-                "recent_events": events,
-                "turns": [views.turn_json(t) for t in turned],
-            }
+        return JSONResponse(self.machine.services.store.read(partial(self._snapshot, task_id)))
 
-        return JSONResponse(self.machine.services.store.read(read))
+    def _snapshot(self, task_id: str, conn: sqlite3.Connection) -> dict[str, object]:
+        where: dict[str, object] = {"task_id": task_id}
+        rows = conn.execute(Q["events_newest"], {**where, "limit": RECENT}).fetchall()
+        unsettled = decode(TicketRow, conn.execute(Q["tickets_unsettled"], where))
+        turned = decode(TurnRow, conn.execute(Q["turns_of_task"], where))
+        return {
+            "task": views.task_view(self.machine, conn, self._row(task_id)),
+            "pending_tickets": [views.ticket_json(t) for t in unsettled if t.state == "open"],
+            "recent_events": [views.event_json(e) for e in reversed(views.event_rows(rows))],
+            "turns": [views.turn_json(t) for t in turned],
+        }
 
     async def tickets(self, request: Request) -> Response:
         """All tickets of a task."""
