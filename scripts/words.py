@@ -45,7 +45,7 @@ RIGHT = {
 
 # Written in pieces so that this file passes its own check.
 NOWHERE = {
-    r"/(?:wo" r"rk|fa" r"rm)/": "a path of some machine",
+    r"/(?:wo" r"rk/(?:ma" r"in|sha" r"red|bri" r"ef|\.)|fa" r"rm/)": "a path of some machine",
     r"(?<![\w~$}])/ro" r"ot/\w": "a path of some machine",
     r"py" r"pi\.org|pythonho" r"sted|registry\.npm" r"js|deb\.deb" r"ian": "a registry host",
     r"(?:^|[\s(\[])#\d{1,5}\b(?!;)": "a number of some tracker",
