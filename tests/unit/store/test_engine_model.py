@@ -32,7 +32,7 @@ class Stop(Exception):
 
 
 def upsert(conn: sqlite3.Connection, key: str, value: int) -> None:
-    conn.execute("INSERT INTO kv VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = ?2", (key, value))
+    conn.execute("INSERT OR REPLACE INTO kv VALUES (?, ?)", (key, value))
 
 
 def real(op: Op):
