@@ -50,7 +50,9 @@ def verify_claim(
         state = TreeState(exists=False, head=head, branch=expected_branch if head else "")
     here = work_dir if state.exists else repo
     commits, new = _since(start_head, state.head, here)
-    code, why, found_on = _judge(here, state, expected_branch, start_head, claim, commits)
+    code, why, found_on = _judge(
+        here, state, expected_branch, start_head=start_head, claim=claim, commits=commits
+    )
     if not state.exists:
         code, why = "workspace_gone", f"{work_dir} is not there any more; {why}"
     return Finding(
@@ -69,6 +71,7 @@ def _judge(
     here: str,
     state: TreeState,
     expected: str,
+    *,
     start_head: str,
     claim: Mapping[str, object] | None,
     commits: int,
