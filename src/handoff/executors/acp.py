@@ -373,13 +373,13 @@ class AcpDriver:
         turn = self._s.turn
         if turn is not None and turn.prompt is not None and kind in acp_updates.WORK:
             self._taken(turn)
+            self._evidence(update.get("toolCallId"), main=parent is None)
         match kind:
             case "agent_message_chunk" | "agent_thought_chunk":
                 thought = kind == "agent_thought_chunk"
                 self._out += acp_updates.text(turn, update, parent, thought=thought)
             case "tool_call" | "tool_call_update":
                 self._out += acp_updates.tool(self._s, update, parent, starts=kind == "tool_call")
-                self._evidence(update.get("toolCallId"), update.get("status"))
             case "plan":
                 self._out += acp_updates.plan(update)
             case "usage_update":
@@ -406,7 +406,7 @@ class AcpDriver:
             reason = faults.shorten(retry.reason, 500)
             self._out.append(Retrying(retry.attempt, retry.max_retries, delay, reason))
         elif update.get("sessionUpdate") == "interaction_resolved":
-            self._evidence(update.get("tool_call_id"), None)
+            self._evidence(update.get("tool_call_id"), main=False)
 
     def _parent(self, params: Json, update: Json) -> str | None:
         """The sub-agent that something belongs to, None for the main agent."""
@@ -441,17 +441,16 @@ class AcpDriver:
             turn.taken = True
             self._out.append(PromptTaken())
 
-    def _evidence(self, call: Any, status: Any) -> None:
+    def _evidence(self, call: Any, *, main: bool) -> None:
         """An update of a tool call shows that the agent has our answer about it.
 
-        Some agents ask under an id that no tool call has: there, any call that goes on
-        is evidence for the only answer that is still unacknowledged.
+        Some agents ask under an id that no tool call has: there, that the main agent goes
+        on is evidence for the only request that is left.
         """
-        waiting = [(ask_id, ask) for ask_id, ask in self._s.asks.items() if ask.answered]
-        for ask_id, ask in waiting:
+        for ask_id, ask in list(self._s.asks.items()):
             direct = ask.call is not None and ask.call == call
-            alone = not ask.announced and len(self._s.asks) == 1
-            if direct or (alone and status in ("in_progress", "completed", "failed")):
+            alone = main and not ask.announced and len(self._s.asks) == 1
+            if ask.answered and (direct or alone):
                 self._close(ask_id, acknowledged=True, why="")
 
     def _withdrawn(self, number: Any) -> None:
@@ -511,8 +510,8 @@ def _stop_fault(turn: Turn, reason: str) -> Fault | None:
     if reason == "end_turn":
         if turn.fault is not None and not turn.fault.message:
             # Codex tells that it failed; why, only as text.
-            told = turn.tail.strip() or "the executor reports a failure without a reason"
-            return faults.classify(told)
+            told = faults.last_paragraph(turn.tail)
+            return faults.classify(told or "the executor reports a failure without a reason")
         return turn.fault
     if reason in _STOPS:
         return Fault(*_STOPS[reason])

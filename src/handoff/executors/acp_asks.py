@@ -41,7 +41,8 @@ def permission(
     for option in request.options:
         options.setdefault(option.kind, option.option_id)
     ask = Ask(rpc, "permission", options=options, call=call, announced=known is not None)
-    return ask, _permission_asked(ask_id, tool, options, title_is_command=title_is_command)
+    before = acp_tools.fields_of(known or {})
+    return ask, _permission_asked(ask_id, tool, before, options, title_is_command=title_is_command)
 
 
 def elicitation(ask_id: str, rpc: int | str, form: acp.Elicitation) -> tuple[Ask, QuestionAsked]:
@@ -147,8 +148,14 @@ def _must_be_permission(ask: Ask) -> None:
 
 
 def _permission_asked(
-    ask_id: str, tool: acp.ToolFields, options: dict[str, str], *, title_is_command: bool
+    ask_id: str,
+    tool: acp.ToolFields,
+    before: acp.ToolFields,
+    options: dict[str, str],
+    *,
+    title_is_command: bool,
 ) -> PermissionAsked:
+    """``before``: the tool call as it was told before the request, where that says more."""
     raw = tool.raw_input if isinstance(tool.raw_input, dict) else {}
     parts = [tool.title or "", acp_tools.text_of(tool)]
     if isinstance(raw.get("description"), str):
@@ -159,16 +166,21 @@ def _permission_asked(
     told = "\n".join(dict.fromkeys(part for part in parts if part))
     reason = raw.get("reason") or raw.get("justification")
     name = acp_tools.name_of(tool)
+    command = acp_tools.command_of(tool) or acp_tools.command_of(before)
+    if command is None and title_is_command and tool.kind == "execute":
+        command = tool.title
+    cwd = acp_tools.cwd_of(tool) or acp_tools.cwd_of(before)
+    paths = acp_tools.paths_of(tool)
     return PermissionAsked(
         id=ask_id,
         tool=name,
         kind=acp_tools.kind_of(tool) or "other",
         title=tool.title or name,
         text=told,
-        raw=acp_tools.raw_of(tool),
-        command=acp_tools.command_of(tool, title_is_command=title_is_command),
-        cwd=acp_tools.cwd_of(tool),
-        paths=acp_tools.paths_of(tool),
+        raw=acp_tools.raw_of(tool) or acp_tools.raw_of(before),
+        command=command,
+        cwd=cwd,
+        paths=tuple(path for path in paths if command is None or path != cwd),
         edits=acp_tools.edits_of(tool),
         reason=reason if isinstance(reason, str) else None,
         tool_call_id=tool.tool_call_id or None,

@@ -73,6 +73,8 @@ class Handshake:
         if answer.agent_info is not None:
             self._s.info_name = answer.agent_info.title or answer.agent_info.name or None
             self._s.info_version = answer.agent_info.version
+        elif isinstance((answer.meta or {}).get("agentVersion"), str):
+            self._s.info_version = (answer.meta or {})["agentVersion"]
         self._open_next()
 
     def _open_next(self) -> None:

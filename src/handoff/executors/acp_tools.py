@@ -75,7 +75,7 @@ def kind_of(tool: ToolFields) -> str | None:
     return tool.kind if tool.kind in _KINDS else "other"
 
 
-def command_of(tool: ToolFields, *, title_is_command: bool = False) -> str | None:
+def command_of(tool: ToolFields) -> str | None:
     """The shell command, if it is one. A list of words becomes a quoted line."""
     for source in _inputs(tool):
         command = source.get("command", source.get("cmd"))
@@ -83,8 +83,6 @@ def command_of(tool: ToolFields, *, title_is_command: bool = False) -> str | Non
             return command
         if isinstance(command, list) and command and all(isinstance(w, str) for w in command):
             return shlex.join(command)
-    if title_is_command and tool.kind == "execute" and tool.title:
-        return tool.title
     return None
 
 
@@ -141,7 +139,8 @@ def text_of(tool: ToolFields) -> str:
 def raw_of(tool: ToolFields) -> str:
     """The tool's input as JSON text, in full; "" if the agent gives none."""
     if tool.raw_input in (None, {}, ""):
-        return ""
+        streamed = _streamed(tool)
+        return "" if streamed is None else json.dumps(streamed, ensure_ascii=False)
     return json.dumps(tool.raw_input, ensure_ascii=False)
 
 
@@ -151,7 +150,8 @@ def observed(update: Json, known: Json, parent: str | None, *, starts: bool) -> 
     status = _STATUS.get(tool.status or "")
     if status is None:
         status = "pending" if starts else _STATUS.get(whole.status or "", "running")
-    output = None if starts else _output(tool)
+    over = status in ("completed", "failed")
+    output = None if starts or (not over and text_of(tool).startswith("{")) else _output(tool)
     given = raw_of(tool)
     return ToolCall(
         id=tool.tool_call_id,
@@ -182,15 +182,23 @@ def _inputs(tool: ToolFields) -> list[Json]:
             if isinstance(raw.get(key), dict):
                 found.append(raw[key])
     if not found:
-        # Kimi streams the arguments as text and gives the input only after the permission.
-        text = text_of(tool).strip()
-        if text.startswith("{"):
-            try:
-                value = json.loads(text)
-            except ValueError:
-                return found
-            found += [value] if isinstance(value, dict) else []
+        streamed = _streamed(tool)
+        found += [streamed] if streamed is not None else []
     return found
+
+
+def _streamed(tool: ToolFields) -> Json | None:
+    """Arguments that are told as text: Kimi gives the input itself only after it asked."""
+    if tool.raw_input not in (None, {}, "") or tool.raw_output is not None:
+        return None
+    text = text_of(tool).strip()
+    if not text.startswith("{"):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _path_in(source: Json) -> str | None:

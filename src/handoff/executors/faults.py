@@ -116,6 +116,18 @@ def resets_at(text: str) -> str | None:
     return f"in {when}" if found["in1"] or found["in2"] else when
 
 
+def last_paragraph(text: str) -> str:
+    """The last paragraph of a text; of an error in JSON, its message."""
+    told = text.strip().rpartition("\n\n")[2].strip()
+    try:
+        body = json.loads(told)
+    except (ValueError, RecursionError):
+        return told
+    error = body.get("error") if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    return message if isinstance(message, str) else told
+
+
 def shorten(text: str, limit: int = _MESSAGE) -> str:
     """A message of bounded length; what was cut says so."""
     if len(text) <= limit:
@@ -143,6 +155,7 @@ def _told(message: str, data: Any) -> tuple[str, int | None]:
         status = number if isinstance(number, int) else None
     if len(parts) > 1 and parts[0].rstrip(". ").lower() == "internal error":
         parts = parts[1:]
+    parts[0] = parts[0].removeprefix("Internal error: ")
     seen: list[str] = []
     for part in parts:
         if part and not any(part in other for other in seen):

@@ -56,6 +56,7 @@ class Initialized(_Camel, frozen=True):
     agent_capabilities: AgentCapabilities = AgentCapabilities()
     agent_info: AgentInfo | None = None
     auth_methods: list[AuthMethod] = []
+    meta: Json | None = msgspec.field(default=None, name="_meta")
 
 
 class Mode(_Camel, frozen=True):
