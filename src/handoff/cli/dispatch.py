@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: bytes of a plan or prompt: with base64 it fits into the 4 MiB that agentd takes
 MAX_PLAN = 3 * 1024 * 1024
+#: seconds: agentd answers once the executor runs, and waits 120 s for that
+ANSWER_S = 180.0
 
 
 def parser() -> Parser:
@@ -143,7 +145,8 @@ def run(args: Namespace, context: Context) -> int:
     """Dispatch; on a terminal follow the start."""
     body = request(args, context)
     client = context.client()
-    task = client.post("/api/tasks", body, look=context.command("tasks", "--limit", "3"))
+    look = context.command("tasks", "--limit", "3")
+    task = client.post("/api/tasks", body, look=look, answer_s=ANSWER_S)
     if context.human:
         from handoff.cli import render
 

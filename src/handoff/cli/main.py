@@ -130,9 +130,9 @@ def _print_root(word: str) -> bool:
     if word in ("-h", "--help", "help"):
         print(help_text())
     elif word in ("-V", "--version"):
-        from handoff.cli.version import VERSION
+        from handoff import __version__
 
-        print(f"handoff {VERSION}")
+        print(f"handoff {__version__}")
     else:
         return False
     return True

@@ -6,7 +6,6 @@ Everything that came from elsewhere passes through :mod:`handoff.cli.terminal` h
 from __future__ import annotations
 
 from handoff.cli.terminal import (
-    ago,
     colour,
     indent,
     local_time,
@@ -268,12 +267,13 @@ def ticket_full(ticket: Json, context: Context) -> str:
 
 
 def activity(task: Json) -> str:
-    """What the executor does now, and for how long."""
+    """What the executor does now, and for how long nothing was heard of it."""
     now = task.get("activity") or {}
     if not now.get("phase"):
         return ""
     detail = f" {safe_line(now['detail'])}" if now.get("detail") else ""
-    since = f" for {ago(str(now['since']))}" if now.get("since") else ""
+    idle = now.get("idle_s")
+    since = f" (silent for {span(idle)})" if isinstance(idle, int | float) and idle >= 5 else ""
     return f"{safe_line(now['phase'])}{detail}{since}"
 
 
@@ -303,23 +303,21 @@ def task_head(task: Json) -> list[str]:
 
 def removal(found: Json | None, context: Context, task: str) -> list[str]:
     """How the removal of a worktree ended."""
-    if not found:
+    if not found or found.get("reason") == "not_managed":
         return []
-    action = found.get("action", "")
-    where = safe_line(found.get("work_dir", ""))
+    action, where = found.get("action", ""), safe_line(found.get("work_dir", ""))
+    if action == "pending":
+        return [f"  {where}: clean-up goes on in the background"]
     if action != "kept":
-        return [f"  worktree {where}: {safe_line(action).replace('_', ' ')}"] if where else []
-    if found.get("reason") == "not_managed":
-        return []
-    lines = [f"  worktree kept ({safe_line(found.get('reason', ''))}): {where}"]
+        return [f"  {where}: {safe_line(action).replace('_', ' ')}"] if where else []
+    lines = [f"  {where} was kept ({safe_line(found.get('reason') or 'see below')})"]
+    if found.get("note"):
+        lines.append(f"  {safe_line(found['note'])}")
     entries = found.get("entries") or []
     lines += [f"    {safe_line(xy)} {safe_line(path)}" for xy, path in entries[:10]]
     if len(entries) > 10:
         lines.append(f"    and {len(entries) - 10} more")
-    lines.append("  " + context.command("reclaim", task))
+    lines.append(
+        "  " + safe_line(context.adapt(found.get("remedy") or context.command("reclaim", task)))
+    )
     return lines
-
-
-def uptime(seconds: float) -> str:
-    """How long something has run."""
-    return span(seconds)

@@ -93,13 +93,17 @@ def _plan(plan: Json, context: Context) -> int:
 
 
 def _turn(turn: Json) -> str:
-    from handoff.cli.terminal import local_time, safe_line
+    from handoff.cli.terminal import colour, local_time, safe_line
 
-    number = turn.get("number", turn.get("turn", "?"))
-    when = turn.get("started_at") or turn.get("created_at") or ""
-    told = safe_line(turn.get("code") or turn.get("state") or "")
-    said = safe_line(str(turn.get("summary") or turn.get("reason") or "").split("\n")[0])
-    return f"  {number}  {local_time(str(when)) if when else ''}  {told}  {said}".rstrip()
+    outcome = turn.get("outcome") or {}
+    told = outcome.get("code") or turn.get("state") or ""
+    if told == "verified":
+        told = colour("verified", "green")
+    elif outcome:
+        told = colour(safe_line(told), "red")
+    said = str(outcome.get("summary") or outcome.get("reason") or "").split("\n")[0]
+    when = local_time(str(turn.get("started_at", "")))
+    return f"  {turn.get('number', '?')}  {when}  {told}  {safe_line(said)}".rstrip()
 
 
 def text(found: Json, context: Context, *, everything: bool) -> str:

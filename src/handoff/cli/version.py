@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+from handoff import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,8 +13,6 @@ if TYPE_CHECKING:
 
     from handoff.cli.context import Context
     from handoff.cli.parsing import Parser
-
-VERSION = "0.1.0"
 
 
 def parser() -> Parser:
@@ -24,11 +25,9 @@ def parser() -> Parser:
 def facts() -> dict[str, str]:
     """Version, Python and platform."""
     python = ".".join(map(str, sys.version_info[:3]))
-    import os
-
     system = os.uname()
     return {
-        "version": VERSION,
+        "version": __version__,
         "python": python,
         "platform": f"{system.sysname.lower()}/{system.machine}",
     }

@@ -9,6 +9,7 @@ from handoff.errors import TimedOut, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterator
     from typing import Any
 
     from handoff.cli.context import Context
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+#: events asked for at once
+PAGE = 1000
 TERMINAL = ("completed", "failed")
 #: events after which a turn rests or the task is over (wire.agentd.RESTING_EVENTS)
 RESTING = ("completed", "turn_failed", "failed", "archived")
@@ -64,6 +67,7 @@ def parser() -> Parser:
 class Waiting:
     """One call of ``wait``.
 
+    First comes what happened since the last call, page by page, then the live stream.
     Obligation: an event counts as handed out only after it was printed and flushed.
     """
 
@@ -77,22 +81,17 @@ class Waiting:
         found = self.client.get(tasks_path(args.task))
         self.task: Json = found["task"]
         self.recent: list[Json] = found["recent_events"]
-        self.open_refs = {t["id"] for t in found["pending_tickets"]}
+        self.owed: list[Json] = found["pending_tickets"]
         self.id: str = self.task["id"]
         self.cursors = context.cursors()
         self.start: int = self.cursors.load(self.id)
         #: events up to here were in the past when we came
-        self.known: int = max((e["seq"] for e in self.recent), default=0)
-        self.many = args.follow or args.until_done
-        self.owed: frozenset[str] = frozenset()
-        timed_follow = args.follow and args.timeout is not None
+        self.known: int = max((event["seq"] for event in self.recent), default=0)
+        self.many: bool = args.follow or args.until_done
+        # An idle limit is pushed by every event; else only waking ones are of interest.
+        quiet = not (args.follow and args.timeout is not None)
         self.stream = Events(
-            self.client,
-            self.id,
-            self.start,
-            wakes=not timed_follow,
-            summary=self.many,
-            notify=context.say,
+            self.client, self.id, self.start, wakes=quiet, summary=False, notify=context.say
         )
 
     def hand_out(self, line: Json, *, seq: int | None) -> None:
@@ -120,31 +119,17 @@ class Waiting:
         if event["seq"] > self.known:
             return False
         if event["type"] in ASKING:
-            return event["payload"].get("ticket_id") not in self.open_refs
+            return event["payload"].get("ticket_id") not in {t["id"] for t in self.owed}
         if event["type"] in ("completed", "turn_failed"):
             return self.task["state"] not in ("waiting_review", *TERMINAL)
         return False
-
-    def at_once(self) -> int | None:
-        """The exit code where there is nothing to wait for, else None."""
-        state = self.task["state"]
-        if state in TERMINAL and not self.args.follow:
-            over = self.newest(("archived", "failed"))
-        elif state == "waiting_review" and self.args.until_done:
-            over = self.newest(RESTING)
-        else:
-            return None
-        if over is None:
-            return None
-        self.hand_out(over, seq=max(over["seq"], self.start))
-        return self.verdict(over)
 
     def verdict(self, event: Json) -> int:
         """The exit code that goes with a last event."""
         return int(self.args.until_done and event["type"] in ("turn_failed", "failed"))
 
     def take(self, event: Json) -> int | None:
-        """One event from the stream; the exit code if it was the last."""
+        """One event; the exit code if it was the last to wait for."""
         if not event.get("wakes"):
             return None
         if not self.many:
@@ -153,16 +138,86 @@ class Waiting:
             self.hand_out(event, seq=event["seq"])
             return 0
         self.hand_out(event, seq=event["seq"])
-        if self.args.until_done and event["type"] in RESTING and not self.stale(event):
+        if self.args.until_done and event["type"] in RESTING and event["seq"] > self.known:
             return self.verdict(event)
         return None
 
-    def take_summary(self, line: Json) -> None:
-        """Print what is owed, unless it was said before and nothing was missed."""
-        owed = frozenset(str(t.get("id")) for t in line.get("actionable") or [])
-        if line.get("missed") or owed - self.owed:
-            self.hand_out({"type": "backlog_summary", "task_id": self.id, **line}, seq=None)
-        self.owed = owed
+    def missed(self) -> Iterator[Json]:
+        """Waking events between the last one handed out and now, in order."""
+        query = {"wakes": True, "limit": PAGE}
+        while self.stream.seq < self.known:
+            page = self.client.get(
+                f"/api/tasks/{self.id}/events", {**query, "from_seq": self.stream.seq}
+            )
+            for event in page:
+                if event["seq"] > self.known:
+                    return
+                self.stream.seq = event["seq"]
+                yield event
+            if len(page) < PAGE:
+                return
+
+    def catch_up(self) -> int | None:
+        """Hand out what happened before we came; the exit code if that was all.
+
+        A task that is over is told by its last event, not by its history.
+        """
+        state = self.task["state"]
+        if state in TERMINAL and not self.many:
+            over = self.newest(("archived", "failed"))
+            if over is not None:
+                self.hand_out(over, seq=max(over["seq"], self.start))
+                return 0
+        count, told, last = 0, set(), None
+        for event in self.missed():
+            code = self.take(event)
+            if code is not None:
+                return code
+            count += bool(event.get("wakes"))
+            told.add(event["payload"].get("ticket_id"))
+            last = event
+        if self.many:
+            self.sum_up(count, told)
+        if self.args.until_done and state in ("waiting_review", *TERMINAL):
+            rest = self.newest(RESTING)
+            if rest is not None:
+                if last is None or last["type"] not in RESTING:
+                    self.hand_out(rest, seq=max(rest["seq"], self.stream.seq))
+                return self.verdict(rest)
+        return None
+
+    def sum_up(self, count: int, told: set[Any]) -> None:
+        """One line about what was missed and is still owed, where the events themselves
+        do not say it already."""
+        silent = [ticket for ticket in self.owed if ticket["id"] not in told]
+        if count < 2 and not silent:
+            return
+        asked = [e for e in self.recent if e["type"] in ASKING and e["seq"] > self.start]
+        line = {
+            "type": "backlog_summary",
+            "task_id": self.id,
+            "from_seq": self.start,
+            "to_seq": self.known,
+            "state": self.task["state"],
+            "missed": count,
+            "missed_truncated": False,
+            "stale": sum(1 for event in asked if self.stale(event)),
+            "actionable": self.owed,
+        }
+        self.hand_out(line, seq=None)
+
+    def say_what_holds(self) -> None:
+        """A notice where the wait is for the caller itself: everything was handed out
+        before, and the task does not go on without an answer."""
+        task = self.args.task
+        if self.owed and not self.many:
+            refs = ", ".join(str(ticket.get("ref")) for ticket in self.owed)
+            self.context.say(f"still open: {refs}.  {self.context.command('show', task)}")
+        elif self.task["state"] == "waiting_review":
+            self.context.say(
+                "the task waits for your review; nothing comes before `handoff continue` or "
+                "`handoff done`"
+            )
 
     def push_deadline(self) -> None:
         """Begin the time limit (anew, with --follow)."""
@@ -171,28 +226,20 @@ class Waiting:
 
     def loop(self) -> int:
         """Wait. Returns the exit code."""
-        code = self.at_once()
+        code = self.catch_up()
         if code is not None:
             return code
+        self.say_what_holds()
         self.push_deadline()
         for item in self.stream:
-            if "event" in item:
-                if self.args.follow:
-                    self.push_deadline()
-                code = self.take(item["event"])
-                if code is not None:
-                    return code
-            elif "summary" in item:
-                self.take_summary(item["summary"])
-        return self.ended()
-
-    def ended(self) -> int:
-        """The task is over and everything was sent."""
-        if not self.many:  # others handed out its last event already
-            self.recent = self.client.get(f"/api/tasks/{self.id}")["recent_events"]
-            over = self.newest(("archived", "failed"))
-            if over is not None:
-                self.hand_out(over, seq=over["seq"])
+            event = item.get("event")
+            if event is None:
+                continue
+            if self.args.follow:
+                self.push_deadline()
+            code = self.take(event)
+            if code is not None:
+                return code
         return 0
 
 

@@ -49,12 +49,17 @@ class Endpoint:
         self.pid = pid
         self.remedy = remedy
 
+    def host_header(self) -> str:
+        """The Host header; agentd refuses names that are not this machine's."""
+        if self.socket_path:
+            return "localhost"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
     def where(self) -> str:
         """The address for people."""
-        if self.socket_path:
-            return self.socket_path
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+        scheme = "https" if self.tls else "http"
+        return self.socket_path or f"{scheme}://{self.host_header()}"
 
 
 def is_loopback(host: str) -> bool:

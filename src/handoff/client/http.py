@@ -287,7 +287,11 @@ def exchange(
     """
     wire = connect(endpoint)
     try:
-        head = [f"{method} {target} HTTP/1.1", "Host: handoff", "Connection: close"]
+        head = [
+            f"{method} {target} HTTP/1.1",
+            f"Host: {endpoint.host_header()}",
+            "Connection: close",
+        ]
         if endpoint.token:
             head.append(f"Authorization: Bearer {endpoint.token}")
         if key:
