@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 
-from tests.live.harness import BIN
+from handoff.executors.registry import Registry
+from tests.live.harness import BIN, Run, begin
+from tests.live.setups import SETUPS
 from tests.live.stub_model import StubModel
+from tests.support.home import Home
+from tests.support.repository import Repository
 
 #: CI says that they have to be there
 WANTED = os.environ.get("HANDOFF_LIVE", "") not in ("", "0")
@@ -44,3 +49,42 @@ def stub() -> Iterator[StubModel]:
         yield running
         bugs = [request["bug"] for request in running.requests if "bug" in request]
         assert not bugs, bugs[0]
+
+
+@pytest.fixture
+def worktree(git_repo: Repository) -> pathlib.Path:
+    """A repository to work in."""
+    return git_repo.path
+
+
+@pytest.fixture
+async def start(
+    request: pytest.FixtureRequest,
+    program: str,
+    stub: StubModel,
+    isolated_home: Home,
+    worktree: pathlib.Path,
+    tmp_path: pathlib.Path,
+) -> AsyncIterator[Callable[..., Awaitable[Run]]]:
+    """``run = await start()`` starts the module's executor, ready for its first prompt."""
+    name = request.module.PROGRAM
+    env = SETUPS[name](isolated_home, stub.url)
+    executor = Registry().get(name)
+    runs: list[Run] = []
+
+    async def begin_one(*, extra: dict[str, str] | None = None, **options: Any) -> Run:
+        run = await begin(
+            executor,
+            program,
+            isolated_home,
+            worktree,
+            tmp_path / f"{request.node.name.removeprefix('test_')}-{len(runs)}",
+            env={**env, **(extra or {})},
+            **options,
+        )
+        runs.append(run)
+        return run
+
+    yield begin_one
+    for run in runs:
+        await run.end()

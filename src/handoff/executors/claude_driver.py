@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from handoff.errors import NotAllowed, ProtocolViolation
+from handoff.errors import NotAllowed
 from handoff.executors import claude_faults as faults
 from handoff.executors import claude_tools as tools
 from handoff.executors.contract import (
@@ -186,16 +186,11 @@ class ClaudeDriver:
         """The driver that wrote ``data``.
 
         Raises:
-            ProtocolViolation: the state is of another version, or damaged.
+            ValueError: it is no state of this version.
         """
-        try:
-            state = msgspec.json.decode(data, type=_State)
-        except (msgspec.DecodeError, ValueError) as error:
-            raise ProtocolViolation(f"the saved state of the driver is damaged: {error}") from None
+        state = msgspec.json.decode(data, type=_State)
         if state.version != VERSION:
-            raise ProtocolViolation(
-                f"the driver's saved state has version {state.version}, not {VERSION}"
-            )
+            raise ValueError(f"the driver's state has version {state.version}, not {VERSION}")
         driver = cls()
         driver._s = state
         return driver
