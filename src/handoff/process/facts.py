@@ -38,10 +38,10 @@ COMMAND_SHOWN = 160
 
 
 def boot_id() -> str:
-    """A text that changes with every boot of this machine."""
+    """A text that changes with every boot, and with the pid namespace that pids are of."""
     if LINUX:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+            return file.read().strip() + " " + os.readlink("/proc/self/ns/pid")
     from handoff.process import facts_darwin
 
     return facts_darwin.boot_id()

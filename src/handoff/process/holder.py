@@ -34,6 +34,7 @@ from handoff.process.intake import (
     read_some,
 )
 from handoff.process.journal import SEGMENT_BYTES, Writer
+from handoff.process.signalling import send_signal
 from handoff.process.tally import Tally
 
 TYPE_CHECKING = False
@@ -380,7 +381,6 @@ class Holder:
         for one in self._tally.members(thorough=killing):
             self._signal(one, signal.SIGKILL if killing else signal.SIGTERM)
         if killing:
-            self._tally.kill_group()
             self._killing_since = self._killing_since or now
             if now - self._killing_since > STUBBORN_S:
                 self._answer_end(self._tree())
@@ -390,17 +390,12 @@ class Holder:
         key = (one.pid, one.started)
         if one.state in "ZX" or (number == signal.SIGTERM and key in self._signalled):
             return
-        # Only we can reap it (or its living parent), so that between the look and the
-        # signal the pid can have become free only if the parent waited for it just now.
-        if not facts.living(one.pid, one.started):
+        # The list was read while processes came and went: it is ours if its parents lead
+        # to us now. What may not be signalled (a set-uid program) is told as alive.
+        if facts.LINUX and not facts.in_tree_of(one.pid, os.getpid()):
             return
-        try:
-            os.kill(one.pid, number)
-        except ProcessLookupError:
-            return
-        except PermissionError:  # a set-uid program: it is reported by the tree as alive
-            return
-        self._signalled.add(key)
+        if send_signal(one.pid, one.started, number):
+            self._signalled.add(key)
 
     def _answer_end(self, alive: list[list[Any]]) -> None:
         waiters, self._end_waiters = self._end_waiters, []

@@ -18,6 +18,8 @@ ALL_SIGNALS = tuple(
     if number not in {signal.SIGKILL, signal.SIGSTOP} and number < 32
 )
 
+#: no exit code: the child has ended and was not collected
+_UNCOLLECTED = 1 << 20
 #: pid -> who wants to know, and the pidfd (-1: none)
 _unreaped: dict[int, tuple[asyncio.Future[int], int]] = {}
 
@@ -27,17 +29,17 @@ def ended_uncollected(pid: int) -> asyncio.Future[int]:
 
     Until then the kernel keeps the pid (Linux), so that nothing else can be met under it.
     """
-    if sys.platform != "linux":
+    fd = _pidfd(pid)
+    if fd < 0:
         return watch(pid)
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
-    fd = os.pidfd_open(pid)
 
     def died() -> None:
         loop.remove_reader(fd)
         os.close(fd)
         if not ended.done():
-            ended.set_result(0)
+            ended.set_result(_UNCOLLECTED)
 
     loop.add_reader(fd, died)
     return ended
@@ -45,8 +47,8 @@ def ended_uncollected(pid: int) -> asyncio.Future[int]:
 
 def collected(pid: int, ended: asyncio.Future[int]) -> int | None:
     """Collect a child of :func:`ended_uncollected`: its exit code, None if it lives still."""
-    if sys.platform != "linux":
-        return ended.result() if ended.done() else None
+    if ended.done() and ended.result() != _UNCOLLECTED:
+        return ended.result()
     got, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if got else None
 
@@ -55,14 +57,23 @@ def watch(pid: int) -> asyncio.Future[int]:
     """A future of the exit code (negative: signal) of our child pid, which it collects."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
-    if sys.platform != "linux":
-        _unreaped[pid] = ended, -1
+    fd = _pidfd(pid)
+    _unreaped[pid] = ended, fd
+    if fd < 0:
         _look_again(loop, pid, 0.002)
         return ended
-    fd = os.pidfd_open(pid)
-    _unreaped[pid] = ended, fd
     loop.add_reader(fd, _try, pid)
     return ended
+
+
+def _pidfd(pid: int) -> int:
+    """A descriptor of our child, -1 where the system has none."""
+    if sys.platform == "linux":
+        try:
+            return os.pidfd_open(pid)
+        except OSError:  # before Linux 5.3, or forbidden by a container's filter
+            pass
+    return -1
 
 
 def _look_again(loop: asyncio.AbstractEventLoop, pid: int, pause_s: float) -> None:
@@ -97,5 +108,5 @@ def collect() -> None:
 
 def kill(pid: int) -> None:
     """SIGKILL to a child of ours that was not collected yet; else nothing."""
-    if pid in _unreaped and not _try(pid):
+    if pid > 1 and pid in _unreaped and not _try(pid):
         os.kill(pid, signal.SIGKILL)

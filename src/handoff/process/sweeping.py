@@ -4,7 +4,8 @@ A process belongs to a run if it was started with the run's mark ``HANDOFF_RUN=<
 its environment, or stands in the run's roster with the same start stamp, or descends from
 such a one. Names and command lines are never looked at, and every signal goes to a process
 whose start stamp was seen to be right (on Linux through its pidfd, so that a pid used again
-can't be hit).
+can't be hit). This process, its ancestors and the first process are never signalled,
+whoever claims that they belong to a run.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from handoff.process import facts
 from handoff.process.contract import Proc
-from handoff.process.shim import INFO
+from handoff.process.signalling import ancestors, send_signal
 from handoff.process.tally import read_roster
+
+if TYPE_CHECKING:
+    from handoff.process.handle import Info
 
 #: seconds between looks while waiting, and of killing before giving up
 _LOOK_S = 0.05
@@ -36,9 +41,16 @@ async def sweep(run_id: str, run_dir: Path, *, grace_s: float = 3.0) -> list[Pro
 
 
 def _sweep(run_id: str, run_dir: Path, grace_s: float) -> list[Proc]:
-    _end_shim(run_dir)
-    boot = facts.boot_id()
-    return end_all(lambda: belonging(run_id, set(read_roster(str(run_dir), boot))), grace_s)
+    mine = _end_shim(run_id, run_dir)
+
+    def look() -> list[facts.Fact]:
+        return belonging(run_id, _roster(run_dir) if mine else frozenset())
+
+    return end_all(look, grace_s)
+
+
+def _roster(run_dir: Path) -> frozenset[tuple[int, int]]:
+    return frozenset(read_roster(str(run_dir), facts.boot_id()))
 
 
 def end_all(look: Callable[[], list[facts.Fact]], grace_s: float) -> list[Proc]:
@@ -67,38 +79,54 @@ def end_all(look: Callable[[], list[facts.Fact]], grace_s: float) -> list[Proc]:
 
 def left_behind(run_id: str, run_dir: Path) -> list[Proc]:
     """Everything of the run that lives now, apart from its shim."""
-    return _procs(belonging(run_id, set(read_roster(str(run_dir), facts.boot_id()))))
+    mine = _info(run_id, run_dir) is not None
+    return _procs(belonging(run_id, _roster(run_dir) if mine else frozenset()))
 
 
-def _end_shim(run_dir: Path) -> None:
-    """Kill a shim that still lives (it did not react): its executor dies with it."""
+def _info(run_id: str, run_dir: Path) -> Info | None:
+    """Who held the run; None if nobody ever did, or run_dir is another run's."""
     from handoff.process.handle import Info
 
-    if not (run_dir / INFO).exists():
-        return
-    info = Info.load(run_dir)
-    if info.boot == facts.boot_id():
+    try:
+        info = Info.load(run_dir)
+    except FileNotFoundError:
+        return None
+    return info if info.run_id == run_id else None
+
+
+def _end_shim(run_id: str, run_dir: Path) -> bool:
+    """Kill a shim that still lives (it did not react): its executor dies with it.
+
+    Returns whether run_dir is that run's.
+    """
+    info = _info(run_id, run_dir)
+    if info is not None and info.boot == facts.boot_id():
         send_signal(info.pid, info.started, signal.SIGKILL)
+    return info is not None
 
 
 def belonging(
     run_id: str,
-    known: set[tuple[int, int]] | frozenset[tuple[int, int]] = frozenset(),
+    known: AbstractSet[tuple[int, int]] = frozenset(),
     *,
-    session: int = 0,
+    session: int | None = None,
     since: int = 0,
 ) -> list[facts.Fact]:
     """Everything that carries the run's mark or is known, and what descends from it.
 
-    known: (pid, start stamp). session: members of that session belong as well; 0 is no
-    session: whatever was not started by a session leader has that number, the whole
-    machine perhaps. since: a start stamp; nothing older can belong. Our own ancestors
-    never belong.
+    known: (pid, start stamp). session: members of that session belong as well. since: a
+    start stamp; nothing older can belong. Our own ancestors never belong.
+
+    Raises:
+        ValueError: run_id is empty, or session is no session of a run: 0 and 1 are what
+            half a machine may have.
     """
     if not run_id:
         raise ValueError("a run without an id has no processes")
+    if session is not None and session <= 1:
+        raise ValueError(f"{session} is no session of a run")
     mark = b"HANDOFF_RUN=" + os.fsencode(run_id)
-    spared = _ancestors()
+    spared = ancestors()
     everything: dict[int, facts.Fact] = {}
     children: dict[int, list[int]] = {}
     own: list[int] = []
@@ -110,7 +138,7 @@ def belonging(
         children.setdefault(one.ppid, []).append(pid)
         if one.started < since:
             continue
-        of_session = session > 0 and one.session == session
+        of_session = session is not None and one.session == session
         if of_session or (pid, one.started) in known or facts.has_mark(pid, mark):
             own.append(pid)
     found: dict[int, facts.Fact] = {}
@@ -121,40 +149,6 @@ def belonging(
             own += children.get(pid, [])
     # the mark was read after the stamp: leave out a pid that changed hands in between
     return [one for one in found.values() if facts.living(one.pid, one.started)]
-
-
-def _ancestors() -> set[int]:
-    """This process and the chain of its parents, the first process included."""
-    chain, pid = {1, os.getpid()}, os.getpid()
-    while (found := facts.fact(pid)) is not None and found.ppid > 0 and found.ppid not in chain:
-        pid = found.ppid
-        chain.add(pid)
-    return chain
-
-
-def send_signal(pid: int, started: int, number: int) -> bool:
-    """Signal exactly that process. Returns False if it is not there any more, or not ours."""
-    if sys.platform != "linux":
-        if not facts.living(pid, started):
-            return False
-        try:
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
-    try:
-        fd = os.pidfd_open(pid)
-    except OSError:
-        return False
-    try:
-        if not facts.living(pid, started):
-            return False
-        signal.pidfd_send_signal(fd, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    finally:
-        os.close(fd)
-    return True
 
 
 def _procs(found: list[facts.Fact]) -> list[Proc]:

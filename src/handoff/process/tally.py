@@ -48,7 +48,8 @@ class Tally:
                 continue
             one = facts.fact(pid)
             if one is not None and (
-                one.session in self.executors or (one.pid, one.started) in self._roster
+                (one.session > 1 and one.session in self.executors)
+                or (one.pid, one.started) in self._roster
             ):
                 strays.append(one)
         return strays
@@ -81,21 +82,6 @@ class Tally:
         except OSError:  # a full disk: the old roster stays, and it is tried again
             if not facts.LINUX:
                 self._roster |= roster  # there it is also our memory of strays
-
-    def kill_group(self) -> None:
-        """Kill a whole cgroup at once, where the run has one."""
-        if not self._cgroup:
-            return
-        try:
-            fd = os.open(os.path.join(self._cgroup, "cgroup.kill"), os.O_WRONLY)
-        except OSError:  # before Linux 5.14: the rounds of signals do it
-            return
-        try:
-            os.write(fd, b"1")
-        except OSError:  # the same
-            pass
-        finally:
-            os.close(fd)
 
 
 def read_roster(folder: str, boot: str) -> list[tuple[int, int]]:
