@@ -5,6 +5,8 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from handoff.executors.contract import (
     Allow,
     Answer,
@@ -229,10 +231,11 @@ async def test_each_failure_is_named_and_the_next_turn_works(start: Start) -> No
     assert (await run.next(TurnEnded)) == TurnEnded("alive", None, "completed")
 
 
+@pytest.mark.slow
 async def test_a_stalled_model_ends_the_turn(start: Start) -> None:
     idle = {
-        "CLAUDE_ENABLE_BYTE_WATCHDOG": "0",  # no less than 10 s
-        "CLAUDE_STREAM_IDLE_TIMEOUT_MS": "1500",
+        "CLAUDE_BYTE_STREAM_IDLE_TIMEOUT_MS": "10000",  # it takes no less
+        "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
         "CLAUDE_CODE_MAX_RETRIES": "0",
     }
     run = await start(model=MODEL, extra=idle)
