@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from handoff import lifecycle
-from handoff.clock import Clock
 from handoff.errors import HandoffError
 from handoff.executors.contract import Driver, Fault, Output, Send
 from handoff.store.commit import Change, Loaded
 from handoff.store.records import RunRow, TaskRow, TicketRow, TurnRow
+
+if TYPE_CHECKING:
+    from handoff.clock import Clock
 
 AGENTD = "agentd"
 EXECUTOR = "executor"

@@ -36,6 +36,7 @@ from handoff.ids import short
 from handoff.process import supervisor
 from handoff.process.command import CommandResult, run_command
 from handoff.process.contract import Proc
+from handoff.store.commit import Change
 from handoff.store.records import EffectRow
 from handoff.workspace import refs, removal, setup, state, verify, worktree
 from handoff.workspace.contract import Finding, Removal
@@ -85,11 +86,11 @@ class Effects:
         """Whether nothing is due."""
         return not self.actor.core.effects and self._current is None
 
-    def committed(self) -> None:
+    def committed(self, change: Change) -> None:
         """The actor has committed: there may be news, or the current effect was given up."""
         if self._current is not None:
             effect_id, running = self._current
-            if all(e.id != effect_id for e in self.actor.core.effects):
+            if any(one == effect_id and state == "given_up" for one, state, _ in change.settled):
                 running.cancel()
         self._news.set()
 

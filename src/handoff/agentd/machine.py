@@ -127,7 +127,7 @@ class Machine:
     def _committed(self, actor: Actor, change: Change) -> None:
         effects = self.effects.get(actor.task_id)
         if effects is not None:
-            effects.committed()
+            effects.committed(change)
         if change.task_changed:
             self.admit()
 
@@ -198,7 +198,6 @@ class Machine:
             report["emitted"] = int(actor.core.task.last_seq > before)
         elif gone and actor.core.task.state in ("running", "waiting_answer"):
             report["note"] = "the executor is gone; its turn is being closed"
-        self.effects[task_id].committed()
         return {**report, "state": actor.core.task.state}
 
     # -- dispatch ------------------------------------------------------------------------

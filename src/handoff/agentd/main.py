@@ -12,7 +12,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvicorn
@@ -24,7 +24,7 @@ from handoff.agentd.hub import Hub
 from handoff.agentd.machine import Machine
 from handoff.agentd.routes import review, streams, system, tasks
 from handoff.agentd.services import Places, Services
-from handoff.clock import Clock, SystemClock
+from handoff.clock import SystemClock
 from handoff.config import Config
 from handoff.errors import AlreadyRunning, HandoffError, StorageError
 from handoff.executors.registry import Registry
@@ -32,6 +32,9 @@ from handoff.process import pathenv
 from handoff.redaction import Redactor
 from handoff.store.engine import Store
 from handoff.store.sql import Q
+
+if TYPE_CHECKING:
+    from handoff.clock import Clock
 
 log = logging.getLogger("handoff.agentd")
 

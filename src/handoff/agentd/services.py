@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handoff.agentd.hub import Hub
-from handoff.clock import Clock
 from handoff.config import Config
 from handoff.executors.registry import Registry
 from handoff.store.commit import Change
 from handoff.store.engine import Store
 
 if TYPE_CHECKING:
+    from handoff.clock import Clock
     from handoff.redaction import Redactor
 
 
