@@ -8,7 +8,6 @@ place for the reason of a denial: the task's actor sends it as the next prompt.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,13 +15,13 @@ import msgspec
 from handoff import __version__
 from handoff.errors import NotAllowed, ProtocolViolation
 from handoff.executors import acp_asks, acp_state, acp_updates, faults
+from handoff.executors.acp_connection import Connection, as_ask_id, exit_fault, stop_fault
 from handoff.executors.acp_handshake import Handshake
-from handoff.executors.acp_state import Ask, State, Turn
+from handoff.executors.acp_state import State, Turn
 from handoff.executors.catalog import AgentDefinition
 from handoff.executors.contract import (
     Allow,
     Answer,
-    AskClosed,
     Command,
     Deny,
     Fault,
@@ -30,38 +29,27 @@ from handoff.executors.contract import (
     Noticed,
     Output,
     Prompt,
-    PromptTaken,
     QuestionAsked,
     Retrying,
     Send,
     Session,
     StartFailed,
-    TurnEnded,
     Unrecognised,
-    UsageSeen,
 )
 from handoff.wire import acp, jsonrpc
 from handoff.wire.lenient import lenient
 
 Json = dict[str, Any]
 
-#: stop reasons that are no success, with what a person is told
-_STOPS = {
-    "max_tokens": ("cut_short", "the model reached its token limit"),
-    "max_turn_requests": ("cut_short", "the executor reached its limit of model requests"),
-    "refusal": ("refused", "the model declined"),
-}
 
-
-class AcpDriver:
+class AcpDriver(Connection):
     """One connection to one agent process. See :class:`~.contract.Driver`."""
 
     carries_reason = False
 
     def __init__(self, definition: AgentDefinition, state: State | None = None) -> None:
+        super().__init__(state if state is not None else State(agent=definition.name))
         self._agent = definition
-        self._s = state if state is not None else State(agent=definition.name)
-        self._out: list[Output] = []
         self._handshake = Handshake(definition, self._s, self._request, self._out.append)
 
     @classmethod
@@ -134,7 +122,7 @@ class AcpDriver:
 
     def exited(self, code: int | None, stderr_tail: str) -> list[Output]:
         """The process has ended. Closes what is pending; ends a running turn."""
-        fault = _exit_fault(code, stderr_tail)
+        fault = exit_fault(code, stderr_tail)
         if self._s.phase in ("new", "handshake"):
             # Words on standard error are the only cause that a failed start leaves behind,
             # but a missing interpreter is never a missing login.
@@ -177,18 +165,6 @@ class AcpDriver:
         params = acp.prompt(self._s.session_id or "", text)
         turn.prompt = self._request("session/prompt", params, "prompt")
 
-    def _reply(self, ask_id: str, make: Callable[[Ask], Json]) -> None:
-        ask = self._s.asks.get(ask_id)
-        if ask is None or ask.answered:
-            raise NotAllowed(
-                "the executor does not wait for that answer (any more)",
-                remedy="handoff show",
-                id=ask_id,
-            )
-        result = make(ask)
-        ask.answered = True
-        self._out.append(Send(jsonrpc.result(ask.rpc, result)))
-
     def _interrupt(self) -> None:
         turn = self._s.turn
         if turn is None:
@@ -200,23 +176,7 @@ class AcpDriver:
             return
         self._cancel("the turn was interrupted")
 
-    def _cancel(self, why: str) -> None:
-        """Tell the agent to end its turn. Its answer to the prompt is still to come."""
-        params = {"sessionId": self._s.session_id}
-        self._out.append(Send(jsonrpc.notification("session/cancel", params)))
-        for ask_id, ask in list(self._s.asks.items()):
-            if not ask.answered:
-                self._out.append(Send(jsonrpc.result(ask.rpc, acp_asks.give_up(ask))))
-                self._close(ask_id, acknowledged=False, why=why)
-
     # -- answers of the agent ----------------------------------------------------------
-
-    def _request(self, method: str, params: Json, purpose: str) -> int:
-        number = self._s.next_id
-        self._s.next_id += 1
-        self._s.sent[number] = purpose
-        self._out.append(Send(jsonrpc.request(number, method, params)))
-        return number
 
     def _answered(
         self, number: int | str | None, result: Any, error: jsonrpc.RpcError | None
@@ -252,35 +212,12 @@ class AcpDriver:
             return
         done = lenient(acp.PromptDone, result) or acp.PromptDone()
         self._count_usage(done)
-        self._end_turn(_stop_fault(turn, done.stop_reason), done.stop_reason)
-
-    def _end_turn(self, fault: Fault | None, reason: str) -> None:
-        turn = self._s.turn
-        if turn is None:
-            return
-        self._s.turn = None
-        self._s.calls.clear()
-        self._close_asks("the turn ended")
-        if turn.broken is not None:
-            fault = turn.broken
-        self._out.append(TurnEnded(turn.tail, fault, reason))
-
-    def _count_usage(self, done: acp.PromptDone) -> None:
-        usage = done.usage or lenient(acp.Usage, done.meta or {}) or acp.Usage()
-        if usage.input_tokens is None and usage.output_tokens is None:
-            return
-        self._s.input_tokens = (self._s.input_tokens or 0) + (usage.input_tokens or 0)
-        self._s.output_tokens = (self._s.output_tokens or 0) + (usage.output_tokens or 0)
-        self._tell_usage()
-
-    def _tell_usage(self) -> None:
-        s = self._s
-        self._out.append(UsageSeen(s.input_tokens, s.output_tokens, s.cost_usd))
+        self._end_turn(stop_fault(turn, done.stop_reason), done.stop_reason)
 
     # -- requests of the agent ---------------------------------------------------------
 
     def _requested(self, message: jsonrpc.Request) -> None:
-        ask_id = _ask_id(message.id)
+        ask_id = as_ask_id(message.id)
         if ask_id in self._s.asks:
             self._out.append(Unrecognised("request with an id in use", message.method[:200]))
             return
@@ -297,10 +234,6 @@ class AcpDriver:
                     self._ask(ask_id, *acp_asks.ask_user(ask_id, message.id, asked))
             case _:
                 self._refuse(message, jsonrpc.METHOD_NOT_FOUND, "Method not found")
-
-    def _refuse(self, message: jsonrpc.Request, code: int, why: str) -> None:
-        self._out.append(Send(jsonrpc.error(message.id, code, why)))
-        self._out.append(Unrecognised(f"request {message.method[:100]}"))
 
     def _permission(self, ask_id: str, message: jsonrpc.Request) -> None:
         tool = message.params.get("toolCall")
@@ -330,19 +263,6 @@ class AcpDriver:
             self._out.append(Noticed(f"the executor wanted a web page opened: {told}"[:500]))
             return
         self._ask(ask_id, *acp_asks.elicitation(ask_id, message.id, form))
-
-    def _ask(self, ask_id: str, ask: Ask, asked: Output) -> None:
-        turn = self._s.turn
-        if turn is None or turn.prompt is None or turn.interrupted or turn.broken is not None:
-            # Nobody works for us: what is asked now has no turn that could wait for it.
-            self._out.append(Send(jsonrpc.result(ask.rpc, acp_asks.give_up(ask))))
-            self._out.append(Noticed("the executor asked for something outside a turn: refused"))
-            return
-        self._taken(turn)
-        if ask.call is not None and ask.call in self._s.calls:
-            ask.announced = True
-        self._s.asks[ask_id] = ask
-        self._out.append(asked)
 
     # -- notifications of the agent ----------------------------------------------------
 
@@ -434,43 +354,7 @@ class AcpDriver:
             params = {"sessionId": self._s.session_id, "modeId": wanted}
             self._request("session/set_mode", params, "mode again")
 
-    # -- turns and asks ----------------------------------------------------------------
-
-    def _taken(self, turn: Turn) -> None:
-        if not turn.taken:
-            turn.taken = True
-            self._out.append(PromptTaken())
-
-    def _evidence(self, call: Any, *, main: bool) -> None:
-        """An update of a tool call shows that the agent has our answer about it.
-
-        Some agents ask under an id that no tool call has: there, that the main agent goes
-        on is evidence for the only request that is left.
-        """
-        for ask_id, ask in list(self._s.asks.items()):
-            direct = ask.call is not None and ask.call == call
-            alone = main and not ask.announced and len(self._s.asks) == 1
-            if ask.answered and (direct or alone):
-                self._close(ask_id, acknowledged=True, why="")
-
-    def _withdrawn(self, number: Any) -> None:
-        ask_id = _ask_id(number) if isinstance(number, (int, str)) else ""
-        ask = self._s.asks.get(ask_id)
-        if ask is None:
-            return
-        if not ask.answered:
-            self._out.append(Send(jsonrpc.result(ask.rpc, acp_asks.give_up(ask))))
-        self._close(ask_id, acknowledged=False, why="the executor withdrew it")
-
-    def _close_asks(self, why: str) -> None:
-        over = self._s.phase == "over"
-        for ask_id, ask in list(self._s.asks.items()):
-            self._close(ask_id, acknowledged=ask.answered and not over, why=why)
-
-    def _close(self, ask_id: str, *, acknowledged: bool, why: str) -> None:
-        del self._s.asks[ask_id]
-        how = AskClosed(ask_id, "acknowledged" if acknowledged else "withdrawn", why)
-        self._out.append(how)
+    # -- lines that are no message ---------------------------------------------------------
 
     def _junk(self, message: jsonrpc.Junk) -> None:
         self._out.append(Unrecognised(f"line {message.what}", message.sample))
@@ -493,45 +377,3 @@ class AcpDriver:
             # It may have been the answer to our prompt, which then never comes again.
             self._s.sent.pop(turn.prompt, None)
             self._end_turn(fault, "")
-
-    def _drain(self) -> list[Output]:
-        out = self._out[:]
-        self._out.clear()
-        return out
-
-
-def _ask_id(number: int | str) -> str:
-    """The id of a request as text; a number and the same digits as text stay apart."""
-    return str(number) if isinstance(number, int) else f"s:{number}"
-
-
-def _stop_fault(turn: Turn, reason: str) -> Fault | None:
-    """Why a turn that the agent answered was none that succeeded, None if it did."""
-    if reason == "end_turn":
-        if turn.fault is not None and not turn.fault.message:
-            # Codex tells that it failed; why, only as text.
-            told = faults.last_paragraph(turn.tail)
-            return faults.classify(told or "the executor reports a failure without a reason")
-        return turn.fault
-    if reason in _STOPS:
-        return Fault(*_STOPS[reason])
-    if reason == "cancelled":
-        if turn.denied and not turn.interrupted:
-            return Fault("cancelled", "the executor ended its turn after the denial")
-        how = "interrupted" if turn.interrupted else "the executor cancelled its turn"
-        return Fault("cancelled", how)
-    return Fault("other", f"the executor stopped with '{faults.shorten(reason, 200)}'")
-
-
-def _exit_fault(code: int | None, stderr_tail: str) -> Fault:
-    if code is None:
-        how = "the executor's process has ended; how is not known"
-    elif code < 0:
-        how = f"the executor's process was ended by signal {-code}"
-    elif code == 127:
-        how = "the executor's program, or the interpreter that it needs, was not found (exit 127)"
-    else:
-        how = f"the executor's process ended with exit code {code}"
-    last = [line.strip() for line in stderr_tail.splitlines() if line.strip()][-3:]
-    told = faults.shorten(" / ".join(last), 600)
-    return Fault("crash", f"{how}: {told}" if told else how)
