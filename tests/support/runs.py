@@ -57,7 +57,11 @@ class Runs:
     ) -> RunHandle:
         made, run_id = self.new_dir()
         spec = Spec(
-            run_id, argv, cwd or str(self.root), {**ENV, **(env or {})}, **more  # type: ignore[arg-type]
+            run_id,
+            argv,
+            cwd or str(self.root),
+            {**ENV, **(env or {})},
+            **more,  # type: ignore[arg-type]
         )
         handle = await supervisor.start(run_dir or made, spec, limits)
         self.handles.append(handle)

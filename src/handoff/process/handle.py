@@ -247,7 +247,7 @@ class RunHandle:
                 if batch:
                     continue
                 if gone:
-                    self._report_torn(reader.torn)
+                    self._report_torn(reader.torn, reader.missing)
                     return
                 if self._closed:
                     return
@@ -255,8 +255,16 @@ class RunHandle:
         finally:
             reader.close()
 
-    def _report_torn(self, torn: int) -> None:
+    def _report_torn(self, torn: int, missing: int) -> None:
         self.torn_bytes = torn
+        if missing:
+            log.warning(
+                "the journal of run %s ends %d bytes before what was read of it already: "
+                "the machine went down meanwhile",
+                self.run_id,
+                missing,
+                extra={"action": "journal_short", "run_id": self.run_id},
+            )
         if torn:
             log.warning(
                 "the last record of run %s was cut by its shim's death: %d bytes left out",

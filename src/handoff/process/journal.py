@@ -210,6 +210,9 @@ class Reader:
         self._start = 0
         #: bytes of a cut last record, known after a read with ``settled``
         self.torn = 0
+        #: bytes between the end of the last file and the offset that was asked for: a
+        #: crash of the machine took what somebody had read already
+        self.missing = 0
 
     def read(
         self, offset: int, *, upto: int | None = None, settled: bool = False
@@ -226,7 +229,7 @@ class Reader:
         found: list[Raw] = []
         if upto is not None and offset >= upto:
             return found, offset
-        if self._fd < 0 and not self._open_for(offset):
+        if self._fd < 0 and not self._open_for(offset, settled):
             return found, offset
         want = READ_BYTES
         while True:
@@ -242,7 +245,9 @@ class Reader:
                 # a record that is not whole yet, or never will be
                 if self._later_segment():
                     raise Damaged(f"the journal is broken at offset {offset}")
-                self.torn = len(chunk) if settled else 0
+                if settled:
+                    self._check_boundary(offset)
+                    self.torn = os.fstat(self._fd).st_size - (offset - self._start)
                 return found, offset
             want = need
 
@@ -269,7 +274,7 @@ class Reader:
             at += size
         return 0
 
-    def _open_for(self, offset: int) -> bool:
+    def _open_for(self, offset: int, settled: bool) -> bool:
         starts = segments(self._folder)
         fitting = [start for start in starts if start <= offset]
         if not fitting:
@@ -280,9 +285,24 @@ class Reader:
         self._fd = os.open(
             os.path.join(self._folder, segment_name(self._start)), os.O_RDONLY | os.O_CLOEXEC
         )
-        if offset - self._start > os.fstat(self._fd).st_size:
+        self.missing = max(0, offset - self._start - os.fstat(self._fd).st_size)
+        if self.missing and not settled:
             raise Damaged(f"offset {offset} lies beyond the journal")
         return True
+
+    def _check_boundary(self, offset: int) -> None:
+        """Raise unless a walk from the file's first record comes by at offset."""
+        at = self._start
+        while at < offset:
+            head = os.pread(self._fd, HEADER_BYTES, at - self._start)
+            try:
+                # a header without its data: the size, or how much is needed, is the same
+                size = decode(head, 0)
+            except Damaged:
+                break
+            at += size if isinstance(size, int) else size[0]
+        if at != offset:
+            raise Damaged(f"the journal is broken: no record begins at offset {offset}")
 
     def _follow(self, offset: int) -> bool:
         """Go on to the file that begins at offset, if there is one."""

@@ -13,6 +13,8 @@ __all__ = ["check_program", "find_program", "interpreter_missing"]
 def find_program(name: str, path: str) -> str:
     """The absolute path that a shell with that PATH would run. name: bare, or a path.
 
+    Relative entries of PATH count for nothing: they would mean each worktree's own.
+
     Raises:
         ExecutorMissing: it is not there, or may not be executed.
     """
@@ -27,7 +29,7 @@ def find_program(name: str, path: str) -> str:
         return found
     for folder in path.split(os.pathsep):
         candidate = os.path.join(folder, name)
-        if folder and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+        if folder.startswith("/") and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return os.path.abspath(candidate)
     raise ExecutorMissing(
         f"'{name}' is not installed, or not in PATH", remedy="handoff doctor", program=name
@@ -48,7 +50,7 @@ def check_program(program: str, path: str) -> None:
         raise ExecutorMissing(
             f"{program} is there, but its interpreter '{missing}' is not found",
             remedy=f"add the folder that holds '{os.path.basename(missing)}' to path_dirs "
-            "in the configuration (handoff config path shows the file)",
+            "in the configuration file, and restart agentd",
             program=program,
             interpreter=missing,
         )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import socket
@@ -9,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.runs import ENV, Runs, eventually, joined, kinds, lives, until_output, whole
 
 from handoff.errors import ExecutorError, ExecutorGone, ProtocolViolation, StorageError
 from handoff.process import facts, supervisor
 from handoff.process.contract import Spec
-from tests.support.runs import ENV, Runs, eventually, joined, kinds, lives, until_output, whole
 
 
 async def test_a_run_from_its_start_to_its_end(runs: Runs):
@@ -32,7 +33,7 @@ async def test_offsets_join_and_any_record_may_be_the_first(runs: Runs):
     shim = await runs.sh("echo a; echo b >&2; echo c")
     records = await whole(shim)
     assert records[0].offset == 0
-    assert all(one.end == two.offset for one, two in zip(records, records[1:], strict=False))
+    assert all(one.end == two.offset for one, two in itertools.pairwise(records))
     for number, record in enumerate(records):
         assert await whole(shim, record.offset) == records[number:]
     assert await whole(shim, records[-1].end) == []
@@ -339,7 +340,7 @@ async def test_a_binary_stdout_arrives_whole(runs: Runs):
 async def test_signals_that_python_ignores_are_as_usual_for_the_executor(runs: Runs):
     shim = await runs.sh("grep SigIgn /proc/self/status")
     ignored = int((await until_output(shim, b"\n")).split()[1], 16)
-    assert ignored == 0
+    assert ignored & (1 << 31) - 1 == 0  # 32 and up are the C library's own
 
 
 async def test_the_executor_leads_its_own_session(runs: Runs):

@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.runs import ENV, lives
+from tests.support.waiting import until
 
 from handoff.process import facts, signalling, sweeping
 from handoff.process.sweeping import belonging
-from tests.support.runs import ENV, lives
-from tests.support.waiting import until
 
 NEVER = f"no-such-run-{secrets.token_hex(8)}"
 FORK_AND_SLEEP = "import os,time\nos.fork()\ntime.sleep(60)"
