@@ -152,7 +152,7 @@ def _told(message: str, data: Any) -> tuple[str, int | None]:
         if isinstance(kind, str) and kind not in ("unknown", ""):
             parts.append(kind)
         number = data.get("http_status") or data.get("statusCode")
-        status = number if isinstance(number, int) else None
+        status = number if type(number) is int else None
     if len(parts) > 1 and parts[0].rstrip(". ").lower() == "internal error":
         parts = parts[1:]
     parts[0] = parts[0].removeprefix("Internal error: ")

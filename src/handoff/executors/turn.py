@@ -59,12 +59,12 @@ You work on a plan that a coordinator gave you, in a git worktree of your own. T
 sees what you do, decides on permissions and reviews the result. Three rules:
 
 1. Questions. When something needs the coordinator's decision, do not assume: ask. {tool} one line
-   {{"ask": "your question"}}
+   {{"ask": "<your question>"}}
    as the last line, and end your turn. The answer is your next message.
 2. Git. Stay on the branch `{branch}`. Do not switch, create, rename or delete branches, do not push,
    and do not change any git configuration.
 3. The end. When the work is done, stage and commit it on that branch. The last line of your turn is
-   {{"branch": "{branch}", "commit": "full hash of your last commit", "summary": "at most 50 characters"}}
+   {{"branch": "{branch}", "commit": "<full hash of your last commit>", "summary": "<at most 50 characters>"}}
    in one line, as plain text. It is checked against git. If you could not finish, commit what is
    worth keeping and say what is missing before that line.
 """
