@@ -58,6 +58,13 @@ def storage_error(exc: BaseException, path: Path) -> StorageError | None:
     return None
 
 
+def typed_error(exc: BaseException, path: Path) -> StorageError:
+    """The storage error for what ended a whole operation, each time a fresh one."""
+    if isinstance(exc, StorageError):
+        return type(exc)(exc.cause, remedy=exc.remedy, **exc.details)
+    return storage_error(exc, path) or StorageError(f"{path}: {exc}")
+
+
 def _os_error(exc: OSError, path: Path) -> StorageError:
     import errno
 

@@ -12,7 +12,9 @@ of five to ten.
 A function that raises loses its own savepoint and nothing else; its caller gets the
 exception. If the commit fails, or SQLite had to give up the transaction, every function of
 the group gets a :class:`~handoff.errors.StorageError` and none of them was applied. The
-thread goes on: as soon as the disk has room again, writes succeed again.
+thread goes on: as soon as the disk has room again, writes succeed again. (A disk so sick
+that not even the failed commit could be overwritten leaves it open whether the next start
+finds it: the error's details then hold ``unknown``.)
 
 A function must not begin, commit or roll back by itself: it gets ``not authorized``.
 
@@ -24,48 +26,38 @@ from __future__ import annotations
 
 import asyncio
 import os
-import queue
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from handoff.crashpoints import reach
 from handoff.errors import StorageError
 from handoff.store import migrate
-from handoff.store.connection import connect, connect_read_only, create_file, storage_error
+from handoff.store.connection import (
+    connect,
+    connect_read_only,
+    create_file,
+    storage_error,
+    typed_error,
+)
+from handoff.store.readers import Readers
+from handoff.store.writer import Call, Writer
 
 if TYPE_CHECKING:
     from handoff.clock import Clock
 
 T = TypeVar("T")
 
-#: functions in one transaction at most: bounds what a failed commit takes back
-GROUP_MAX = 512
-
-#: seconds after which a group is committed even if more waits: bounds the wait of its first
-GROUP_SECONDS = 0.02
-
-# Our own statements carry a comment: SQLite asks the authorizer when a statement is
-# prepared, and ours must not be found in the statement cache by a function's "COMMIT".
-_BEGIN = "BEGIN IMMEDIATE /* group */"
-_COMMIT = "COMMIT /* group */"
-_ROLLBACK = "ROLLBACK /* group */"
-_SAVEPOINT = "SAVEPOINT one /* group */"
-_RELEASE = "RELEASE one /* group */"
-_UNDO = "ROLLBACK TO one /* group */"
-
 
 class Stats(NamedTuple):
     """Figures since the store was opened.
 
     ``writes`` functions committed; ``refused`` functions that raised or whose caller was
-    cancelled before they ran; ``groups`` transactions committed; ``failed_groups`` transactions lost; ``largest_group``
-    functions; ``waiting`` functions now in the queue; ``busy_s`` seconds the writer spent
+    cancelled before they ran; ``groups`` transactions committed; ``failed_groups``
+    transactions lost; ``largest_group`` functions; ``waiting`` functions now in the queue; ``busy_s`` seconds the writer spent
     in groups; ``database_bytes`` and ``wal_bytes`` on disk; ``schema`` version.
     """
 
@@ -81,84 +73,32 @@ class Stats(NamedTuple):
     schema: int
 
 
-class _Call:
-    """One function that waits for the writer, and then its outcome."""
-
-    __slots__ = ("done", "error", "fn", "future", "loop", "value")
-
-    def __init__(
-        self,
-        fn: Callable[[sqlite3.Connection], object],
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> None:
-        self.fn = fn
-        self.loop = loop
-        self.future: asyncio.Future[object] | None = loop.create_future() if loop else None
-        self.done = None if loop else threading.Event()
-        self.value: object = None
-        self.error: BaseException | None = None
-
-    def settle(self) -> None:
-        """Hand the outcome to a coroutine; in its loop's thread."""
-        assert self.future is not None
-        if self.future.done():  # cancelled while it waited
-            return
-        if self.error is None:
-            self.future.set_result(self.value)
-        else:
-            self.future.set_exception(self.error)
-
-
-class _Reader:
-    """A thread's read-only connection; closed with its thread or with the store."""
-
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self.conn = conn
-        self.lock = threading.RLock()  # held while in use: close() waits for it
-
-    def close(self) -> None:
-        with self.lock:
-            self.conn.close()
-
-    def __del__(self) -> None:
-        self.conn.close()
-
-
-def _settle_all(calls: list[_Call]) -> None:
-    for call in calls:
-        call.settle()
-
-
 class Store:
     """The database of one machine. Made by :meth:`open`; safe to use from any thread.
 
     Attributes:
         path: the database file.
-        on_commit: called in the writer thread with ``"before_commit"`` and
-            ``"after_commit"`` (before anybody learns of it) of every group, for fault
-            tests. An exception from the first fails the group; the second must not raise.
     """
 
     def __init__(self, path: Path, conn: sqlite3.Connection, schema: int, clock: Clock) -> None:
         self.path = path
-        self.on_commit: Callable[[str], None] | None = None
-        self._clock = clock
         self._schema = schema
-        self._conn: sqlite3.Connection | None = conn
-        self._file = _identity(path)
-        self._guarded = False  # a caller's function runs: no transaction statements
-        self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self._gate = threading.Lock()  # nothing is queued after closing has begun
-        self._closed = False
-        self._opening = threading.Lock()  # no reader is opened after closing has begun
-        self._local = threading.local()
-        self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
+        self._writer = Writer(path, conn, schema, clock)
+        self._readers = Readers(path)
         self._pool: ThreadPoolExecutor | None = None
-        self._writes = self._refused = self._groups = self._failed = self._largest = 0
-        self._busy_s = 0.0
-        conn.set_authorizer(self._authorize)
-        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
-        self._thread.start()
+        self._closing = threading.Lock()
+        self._closed = False
+
+    @property
+    def on_commit(self) -> Callable[[str], None] | None:
+        """Called in the writer thread with ``"before_commit"`` and ``"after_commit"``
+        (before anybody learns of it) of every group, for fault tests. An exception from the
+        first fails the group; the second must not raise."""
+        return self._writer.on_commit
+
+    @on_commit.setter
+    def on_commit(self, hook: Callable[[str], None] | None) -> None:
+        self._writer.on_commit = hook
 
     # -- opening and closing -------------------------------------------------------------
 
@@ -177,13 +117,13 @@ class Store:
             create_file(path)
             conn = connect(path)
         except (OSError, sqlite3.Error) as exc:
-            raise _typed(exc, path) from exc
+            raise typed_error(exc, path) from exc
         try:
             schema = migrate.apply(conn, clock.now_ms, known)
         except BaseException as exc:
             conn.close()
             if isinstance(exc, sqlite3.Error):
-                raise _typed(exc, path) from exc
+                raise typed_error(exc, path) from exc
             raise
         return cls(path, conn, schema, clock)
 
@@ -192,25 +132,14 @@ class Store:
 
         Later calls do nothing. Must not be called from inside a write or a read.
         """
-        with self._gate:
+        with self._closing:
             if self._closed:
                 return
             self._closed = True
-            self._queue.put(None)
-        self._thread.join()
         if self._pool is not None:
             self._pool.shutdown()
-        with self._opening:
-            readers = list(self._readers)
-        for reader in readers:
-            reader.close()
-        if self._conn is not None:
-            try:
-                self._conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-            except sqlite3.Error:
-                pass  # the WAL holds everything; the next open reads it
-            self._conn.close()
-            self._conn = None
+        self._readers.close()
+        self._writer.stop()
 
     # -- writing -------------------------------------------------------------------------
 
@@ -224,31 +153,20 @@ class Store:
                 ``fn`` was applied.
             Exception: whatever ``fn`` raised; what it did was taken back.
         """
-        call = _Call(fn, asyncio.get_running_loop())
+        call = Call(fn, asyncio.get_running_loop())
         assert call.future is not None
-        self._submit(call)
+        self._writer.submit(call)
         return cast("T", await call.future)
 
     def write_sync(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """As :meth:`write`, for threads that run no event loop."""
-        call = _Call(fn, None)
+        call = Call(fn, None)
         assert call.done is not None
-        self._submit(call)
+        self._writer.submit(call)
         call.done.wait()
         if call.error is not None:
             raise call.error
         return cast("T", call.value)
-
-    def _submit(self, call: _Call) -> None:
-        if threading.current_thread() is self._thread:
-            raise StorageError("a write was asked for inside a write")
-        with self._gate:
-            self._check_open()
-            self._queue.put(call)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StorageError(f"{self.path} is closed")
 
     # -- reading -------------------------------------------------------------------------
 
@@ -261,7 +179,7 @@ class Store:
         Raises:
             StorageError: the store is closed, or the file can't be opened.
         """
-        return self._reader().conn
+        return self._readers.mine().conn
 
     def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``fn`` in this thread on one consistent snapshot; returns its result.
@@ -270,9 +188,9 @@ class Store:
             StorageError: the store is closed, or the file can't be read.
             Exception: whatever ``fn`` raised.
         """
-        reader = self._reader()
+        reader = self._readers.mine()
         with reader.lock:
-            self._check_open()
+            self._readers.check_open()
             conn = reader.conn
             if conn.in_transaction:  # a read inside a read: the same snapshot
                 return fn(conn)
@@ -291,25 +209,12 @@ class Store:
 
     async def read_async(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """As :meth:`read`, in a thread of its own: for reads of more than a few rows."""
-        with self._gate:
-            self._check_open()
+        with self._closing:
+            self._readers.check_open()
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(2, thread_name_prefix="store-reader")
             future = self._pool.submit(self.read, fn)
         return await asyncio.wrap_future(future)
-
-    def _reader(self) -> _Reader:
-        reader: _Reader | None = getattr(self._local, "reader", None)
-        if reader is None:
-            with self._opening:
-                self._check_open()
-                try:
-                    reader = _Reader(connect_read_only(self.path))
-                except sqlite3.Error as exc:
-                    raise _typed(exc, self.path) from exc
-                self._readers.add(reader)
-            self._local.reader = reader
-        return reader
 
     # -- upkeep --------------------------------------------------------------------------
 
@@ -319,7 +224,7 @@ class Store:
         Raises:
             StorageError: the target exists or can't be written.
         """
-        self._check_open()
+        self._readers.check_open()
         if target.exists():
             raise StorageError(f"{target} exists already")
         try:
@@ -329,7 +234,7 @@ class Store:
                     source.backup(copy)  # in one step: one snapshot
         except (OSError, sqlite3.Error) as exc:
             target.unlink(missing_ok=True)
-            raise _typed(exc, target) from exc
+            raise typed_error(exc, target) from exc
 
     def check(self) -> list[str]:
         """What SQLite finds wrong with the whole database; empty if nothing. Reads all of it."""
@@ -346,186 +251,17 @@ class Store:
     def stats(self) -> Stats:
         """Figures for ``status`` and the benchmarks."""
         return Stats(
-            writes=self._writes,
-            refused=self._refused,
-            groups=self._groups,
-            failed_groups=self._failed,
-            largest_group=self._largest,
-            waiting=self._queue.qsize(),
-            busy_s=self._busy_s,
+            writes=self._writer.writes,
+            refused=self._writer.refused,
+            groups=self._writer.groups,
+            failed_groups=self._writer.failed,
+            largest_group=self._writer.largest,
+            waiting=self._writer.waiting,
+            busy_s=self._writer.busy_s,
             database_bytes=_size(self.path),
             wal_bytes=_size(self.path.with_name(self.path.name + "-wal")),
             schema=self._schema,
         )
-
-    # -- the writer thread ---------------------------------------------------------------
-
-    def _run(self) -> None:
-        try:
-            stopping = False
-            while not stopping:
-                call = self._queue.get()
-                if call is None:
-                    return
-                stopping = self._group(call)
-        finally:  # also if the thread dies of something unforeseen: nobody may wait for ever
-            with self._gate:
-                self._closed = True
-            self._refuse_rest()
-
-    def _refuse_rest(self) -> None:
-        rest: list[_Call] = []
-        while not self._queue.empty():
-            call = self._queue.get()
-            if call is not None:
-                call.error = StorageError(f"the writer of {self.path} has ended")
-                rest.append(call)
-        self._answer(rest)
-
-    def _group(self, first: _Call) -> bool:
-        """Run and commit one group that begins with ``first``; True if the end was asked for."""
-        started = self._clock.monotonic()
-        calls: list[_Call] = []
-        last = False
-        try:
-            conn = self._ready()
-            conn.execute(_BEGIN)
-            call: _Call | None = first
-            while call is not None:
-                calls.append(call)
-                self._run_one(conn, call)
-                if len(calls) >= GROUP_MAX or self._clock.monotonic() - started > GROUP_SECONDS:
-                    break
-                try:
-                    call = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                last = call is None
-            reach("store.before_commit")
-            self._tell("before_commit")
-            conn.execute(_COMMIT)
-            refused = sum(1 for c in calls if c.error is not None)
-            self._groups += 1
-            self._refused += refused
-            self._writes += len(calls) - refused
-            self._largest = max(self._largest, len(calls))
-        except BaseException as exc:  # whatever it is, somebody waits for an answer
-            self._failed += 1
-            calls = calls or [first]
-            self._give_up(calls, exc)
-        else:
-            reach("store.after_commit")
-            self._tell("after_commit")
-        self._busy_s += self._clock.monotonic() - started
-        self._answer(calls)
-        return last
-
-    def _run_one(self, conn: sqlite3.Connection, call: _Call) -> None:
-        """Run one function in its savepoint; its exception becomes its outcome."""
-        if call.future is not None and call.future.cancelled():
-            call.error = asyncio.CancelledError()
-            return
-        conn.execute(_SAVEPOINT)
-        try:
-            self._guarded = True
-            try:
-                call.value = call.fn(conn)
-            finally:
-                self._guarded = False
-        except BaseException as exc:
-            call.error = _presentable(exc, self.path)
-            if not conn.in_transaction:
-                raise  # SQLite gave up the whole transaction: the group is lost
-            conn.execute(_UNDO)
-        if not conn.in_transaction:
-            raise StorageError("a write ended the transaction that it was part of")
-        conn.execute(_RELEASE)
-
-    def _tell(self, moment: str) -> None:
-        if self.on_commit is not None:
-            self.on_commit(moment)
-
-    def _give_up(self, calls: list[_Call], exc: BaseException) -> None:
-        """Take the group back and give each of its calls an error of its own."""
-        try:
-            if self._conn is not None and self._conn.in_transaction:
-                self._conn.execute(_ROLLBACK)
-            if self._conn is not None and isinstance(exc, sqlite3.OperationalError):
-                # A commit that failed while it was synced may stand whole in the WAL, where
-                # nobody sees it but a process that has to recover. Empty the WAL if we can;
-                # if not, the next commit overwrites it.
-                self._conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-        except sqlite3.Error:
-            # not even that: closing the connection drops what was not committed
-            if self._conn is not None:
-                self._conn.close()
-            self._conn = None
-        for call in calls:
-            if call.error is None:  # else it was refused before, for a reason of its own
-                call.error = _typed(exc, self.path)
-                call.error.__cause__ = exc
-
-    def _answer(self, calls: list[_Call]) -> None:
-        """Hand out the outcomes: one wake-up an event loop."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[_Call]] = {}
-        for call in calls:
-            if call.loop is not None:
-                by_loop.setdefault(call.loop, []).append(call)
-            elif call.done is not None:
-                call.done.set()
-        for loop, group in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_settle_all, group)
-            except RuntimeError:
-                pass  # that loop is closed: nobody waits there any more
-
-    def _ready(self) -> sqlite3.Connection:
-        """The connection, reopened if it was lost.
-
-        Raises:
-            StorageError: the database file is no longer the one that was opened; a write
-                to it would be acknowledged and never seen again.
-        """
-        if _identity(self.path) != self._file:
-            raise StorageError(
-                f"{self.path} was removed or replaced while in use; put it back, or restart agentd"
-            )
-        if self._conn is None:
-            self._conn = connect(self.path)
-            self._conn.set_authorizer(self._authorize)
-        return self._conn
-
-    def _authorize(self, action: int, *_: str | None) -> int:
-        if self._guarded and action in {sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT}:
-            return sqlite3.SQLITE_DENY
-        return sqlite3.SQLITE_OK
-
-
-def _presentable(exc: BaseException, path: Path) -> BaseException:
-    """What the caller of a function gets for what the function raised."""
-    if isinstance(exc, StopIteration):  # a future refuses it, a coroutine can't raise it
-        error: BaseException | None = RuntimeError("a write raised StopIteration")
-    else:
-        error = storage_error(exc, path)
-    if error is None:
-        return exc
-    error.__cause__ = exc
-    return error
-
-
-def _typed(exc: BaseException, path: Path) -> StorageError:
-    """The storage error for what ended a whole operation, each time a fresh one."""
-    if isinstance(exc, StorageError):
-        return type(exc)(exc.cause, remedy=exc.remedy, **exc.details)
-    return storage_error(exc, path) or StorageError(f"{path}: {exc}")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        facts = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return facts.st_dev, facts.st_ino
 
 
 def _size(path: Path) -> int:

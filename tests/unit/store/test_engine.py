@@ -17,7 +17,7 @@ import pytest
 
 from handoff.clock import SystemClock
 from handoff.errors import SchemaTooNew, StorageError, StorageFull
-from handoff.store import engine
+from handoff.store import writer
 from handoff.store.engine import Store
 
 TABLE = "CREATE TABLE kv (k TEXT PRIMARY KEY, v INTEGER NOT NULL) STRICT;"
@@ -308,7 +308,7 @@ async def test_a_hundred_producers_share_commits_and_keep_their_order(store):
 
 
 async def test_a_long_queue_is_cut_into_groups(store, monkeypatch):
-    monkeypatch.setattr(engine, "GROUP_MAX", 10)
+    monkeypatch.setattr(writer, "GROUP_MAX", 10)
     with Held(store):
         tasks = await submit(*[store.write(put(str(i), i)) for i in range(35)])
     await asyncio.gather(*tasks)
