@@ -131,6 +131,24 @@ def printable(path: str) -> str:
     return path
 
 
+def untracked_files(work_dir: str, limit: int) -> tuple[list[str], int]:
+    """At most ``limit`` untracked files by exact name (an embedded repository ends in a
+    slash), and how many more there are (counted up to :data:`COUNT_LIMIT`)."""
+    found: list[str] = []
+    more = 0
+    args = ["ls-files", "--others", "--exclude-standard", "-z"]
+    chunks = git.stream(args, work_dir)
+    for record in _records(chunks):
+        if len(found) < limit:
+            found.append(os.fsdecode(record))
+        else:
+            more += 1
+        if more >= COUNT_LIMIT:
+            break
+    chunks.close()
+    return found, more
+
+
 @dataclass
 class _Look:
     limit: int

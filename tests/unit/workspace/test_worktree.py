@@ -5,12 +5,6 @@ import threading
 from dataclasses import replace
 
 import pytest
-
-from handoff.errors import GitError, RepositoryLocked, WorkspaceRefused
-from handoff.workspace import refs, removal
-from handoff.workspace.identity import list_trees
-from handoff.workspace.state import branch_of, head_of, is_worktree, tree_state
-from handoff.workspace.worktree import READY, create, erase_folder, is_ready
 from tests.unit.workspace.repos import (
     build,
     commit,
@@ -22,6 +16,12 @@ from tests.unit.workspace.repos import (
     submodule,
     write,
 )
+
+from handoff.errors import GitError, RepositoryLocked, WorkspaceRefused
+from handoff.workspace import refs, removal
+from handoff.workspace.identity import list_trees
+from handoff.workspace.state import branch_of, head_of, is_worktree, tree_state
+from handoff.workspace.worktree import READY, create, erase_folder, is_ready
 
 
 def picture(repo):
