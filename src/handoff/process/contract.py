@@ -16,7 +16,8 @@ class Spec(msgspec.Struct, frozen=True):
 
     ``max_procs``: more processes than this end the run (0 = no limit). ``umask``: the
     user's own, for the executor's files; None = what the caller's process has.
-    ``cgroup``: the run's own cgroup v2 folder (:mod:`handoff.process.fence`), or "".
+    ``cgroup``: the run's own cgroup v2 folder; left "" the supervisor makes one where it
+    can (:mod:`handoff.process.fence`).
     """
 
     run_id: str

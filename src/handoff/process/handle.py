@@ -37,6 +37,7 @@ class Info(msgspec.Struct, frozen=True):
     pid: int
     started: int
     boot: str
+    cgroup: str = ""
 
     @classmethod
     def load(cls, run_dir: Path) -> Info:

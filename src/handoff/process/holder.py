@@ -71,7 +71,8 @@ class Holder:
         self._run_id = str(spec["run_id"])
         self._grace = float(spec["grace_s"])
         self._max_backlog = int(spec.get("max_backlog") or MAX_BACKLOG)
-        self._tally = Tally(int(spec["max_procs"]), str(spec.get("cgroup") or ""))
+        self._tally = Tally(int(spec["max_procs"]))
+        self._cgroup = str(spec.get("cgroup") or "")
         self._stderr = Stderr(
             self.journal,
             int(spec.get("stderr_rate") or STDERR_RATE),
@@ -381,7 +382,9 @@ class Holder:
         for one in self._tally.members(thorough=killing):
             self._signal(one, signal.SIGKILL if killing else signal.SIGTERM)
         if killing:
-            self._killing_since = self._killing_since or now
+            if not self._killing_since:
+                self._killing_since = now
+                self._fence("shut")
             if now - self._killing_since > STUBBORN_S:
                 self._answer_end(self._tree())
         return False
@@ -397,6 +400,13 @@ class Holder:
         if send_signal(one.pid, one.started, number):
             self._signalled.add(key)
 
+    def _fence(self, what: str) -> None:
+        """Shut or release the run's cgroup, if it has one."""
+        if self._cgroup:
+            from handoff.process import fence
+
+            {"shut": fence.shut, "release": fence.release}[what](self._cgroup, self._run_id)
+
     def _answer_end(self, alive: list[list[Any]]) -> None:
         waiters, self._end_waiters = self._end_waiters, []
         for link, ident in waiters:
@@ -407,6 +417,7 @@ class Holder:
         self._drain()
         ended = len({key for key in self._signalled if key[0] not in self._tally.executors})
         self.record("swept", b"%d" % ended)
+        self._fence("release")
         self._answer_end([])  # it may take long until a full disk takes the last records
         while not self.journal.flush() and os.stat(".").st_nlink:
             self._interests()

@@ -62,12 +62,12 @@ def read_spec() -> dict[str, Any] | None:
     return spec if isinstance(spec, dict) else None
 
 
-def claim(run_id: str, boot: str, started: int) -> int | None:
+def claim(run_id: str, cgroup: str, boot: str, started: int) -> int | None:
     """Make ``shim.json``, once and for all. Returns its locked descriptor, None if taken."""
     fresh = f"{INFO}.{os.getpid()}"
     fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-    info = {"run_id": run_id, "pid": os.getpid(), "started": started, "boot": boot, "version": 1}
-    os.write(fd, json.dumps(info).encode())
+    info = {"run_id": run_id, "pid": os.getpid(), "started": started, "boot": boot}
+    os.write(fd, json.dumps({**info, "cgroup": cgroup, "version": 1}).encode())
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
         os.link(fresh, INFO)
@@ -115,7 +115,8 @@ def main() -> int:
     me = facts.fact(os.getpid())
     assert me is not None
     try:
-        lock = claim(str(spec["run_id"]), facts.boot_id(), me.started)
+        cgroup = str(spec.get("cgroup") or "")
+        lock = claim(str(spec["run_id"]), cgroup, facts.boot_id(), me.started)
         if lock is None:
             return TAKEN
         holder = Holder(spec, _door(Door))
@@ -125,7 +126,7 @@ def main() -> int:
     spawn.become_subreaper("handoff-shim")
     umask = spec["umask"] if spec.get("umask") is not None else inherited
     env = {**spec["env"], "HANDOFF_RUN": spec["run_id"]}
-    child = spawn.launch(spec["argv"], spec["cwd"], env, umask, spec.get("cgroup") or "")
+    child = spawn.launch(spec["argv"], spec["cwd"], env, umask, cgroup)
     del spec, env  # secrets: kept no longer than needed
     if isinstance(child, spawn.Child):
         holder.hold(child)

@@ -89,8 +89,7 @@ def launch(
                 if os.getppid() != parent:
                     os._exit(126)
             if cgroup:
-                stage = b"cgroup"
-                _join(cgroup)
+                _enclose(cgroup)
             os.umask(umask)
             stage = b"cwd"
             os.chdir(cwd)
@@ -121,12 +120,15 @@ def _tell(fd: int, stage: bytes, error: BaseException) -> NoReturn:
         os._exit(126)
 
 
-def _join(cgroup: str) -> None:
-    fd = os.open(os.path.join(cgroup, "cgroup.procs"), os.O_WRONLY)
+def _enclose(cgroup: str) -> None:
+    """Join the run's group. Where that fails the run has its count alone, and says so."""
+    from handoff.process import fence
+
     try:
-        os.write(fd, b"0")
-    finally:
-        os.close(fd)
+        fence.join(cgroup)
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        os.write(2, f"[handoff: no cgroup for this run: {cgroup}: {why}]\n".encode())
 
 
 def find(program: str, path: str, cwd: str) -> str:

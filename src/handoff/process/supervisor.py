@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ from handoff.errors import (
     StorageError,
     StorageFull,
     TimedOut,
+    UsageError,
 )
-from handoff.process import facts, reaping, sweeping
+from handoff.process import facts, fence, reaping, sweeping
 from handoff.process.contract import Spec
 from handoff.process.handle import SOCKET, Info, RunHandle
 from handoff.process.shim import INFO, TAKEN
@@ -41,6 +43,8 @@ START_S = 15.0
 _PIPE_BYTES = 1 << 16
 #: sun_path without its final zero: macOS has the smaller one
 SUN_PATH = 107 if facts.LINUX else 103
+#: it stands in the executor's environment and in file names, and marks what is to be ended
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SHIM = Path(__file__).with_name("shim.py")
 
 
@@ -61,17 +65,24 @@ async def start(run_dir: Path, spec: Spec, limits: Limits | None = None) -> RunH
     ``exited`` 127 or 126, after a ``stderr`` record that names the cause.
 
     Raises:
+        UsageError: spec.run_id is empty or holds other than letters, digits and ``._-``.
         ExecutorGone: run_dir held a run already, and its shim is dead. Never a second start.
         PathTooLong: the socket's path can't be used on this system.
         StorageFull, StorageError: run_dir can't be written.
         ExecutorError, TimedOut: the shim itself did not come up; nothing runs.
     """
+    if not _RUN_ID.fullmatch(spec.run_id):
+        raise UsageError(f"'{spec.run_id}' can't be a run's id")
     check_path(run_dir)
     _make_dir(run_dir)
     if (run_dir / INFO).exists():
         return await attach(run_dir, spec.run_id)
+    if not spec.cgroup:
+        spec = msgspec.structs.replace(spec, cgroup=fence.enclose(spec.run_id, spec.max_procs))
     body = msgspec.to_builtins(spec) | (msgspec.to_builtins(limits) if limits else {})
     pid, code, said = await _spawn(run_dir, json.dumps(body).encode() + b"\n")
+    if code != TAKEN and (not said or "failed" in said):
+        fence.release(spec.cgroup, spec.run_id)
     if code == TAKEN:
         return await attach(run_dir, spec.run_id)
     if "failed" in said:

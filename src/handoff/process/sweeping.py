@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from handoff.process import facts
+from handoff.process import facts, fence
 from handoff.process.contract import Proc
 from handoff.process.signalling import ancestors, send_signal
 from handoff.process.tally import read_roster
@@ -41,31 +41,45 @@ async def sweep(run_id: str, run_dir: Path, *, grace_s: float = 3.0) -> list[Pro
 
 
 def _sweep(run_id: str, run_dir: Path, grace_s: float) -> list[Proc]:
-    mine = _end_shim(run_id, run_dir)
+    info = _info(run_id, run_dir)
+    if info is not None and info.boot == facts.boot_id():
+        # it did not react, if it lives still; its executor dies with it
+        send_signal(info.pid, info.started, signal.SIGKILL)
 
     def look() -> list[facts.Fact]:
-        return belonging(run_id, _roster(run_dir) if mine else frozenset())
+        return belonging(run_id, _roster(run_dir) if info else frozenset())
 
-    return end_all(look, grace_s)
+    left = end_all(look, grace_s, lambda: info and fence.shut(info.cgroup, run_id))
+    if info is not None and not left:
+        fence.release(info.cgroup, run_id)
+    return left
 
 
 def _roster(run_dir: Path) -> frozenset[tuple[int, int]]:
     return frozenset(read_roster(str(run_dir), facts.boot_id()))
 
 
-def end_all(look: Callable[[], list[facts.Fact]], grace_s: float) -> list[Proc]:
+def end_all(
+    look: Callable[[], list[facts.Fact]],
+    grace_s: float,
+    before_kill: Callable[[], object] = lambda: None,
+) -> list[Proc]:
     """TERM, wait up to grace_s, KILL what look finds until it finds nothing. Blocks.
 
-    Returns what still lives then.
+    before_kill: called once before the first KILL. Returns what still lives then.
     """
     now = time.monotonic()
     term_until, kill_until = now + grace_s, now + grace_s + _KILL_S
     termed: set[tuple[int, int]] = set()
     pause = _LOOK_S / 10
+    killing = False
     while found := look():
         now = time.monotonic()
         if now >= kill_until:
             return _procs(found)
+        if now >= term_until and not killing:
+            killing = True
+            before_kill()
         for one in found:
             if now >= term_until:
                 send_signal(one.pid, one.started, signal.SIGKILL)
@@ -92,17 +106,6 @@ def _info(run_id: str, run_dir: Path) -> Info | None:
     except FileNotFoundError:
         return None
     return info if info.run_id == run_id else None
-
-
-def _end_shim(run_id: str, run_dir: Path) -> bool:
-    """Kill a shim that still lives (it did not react): its executor dies with it.
-
-    Returns whether run_dir is that run's.
-    """
-    info = _info(run_id, run_dir)
-    if info is not None and info.boot == facts.boot_id():
-        send_signal(info.pid, info.started, signal.SIGKILL)
-    return info is not None
 
 
 def belonging(

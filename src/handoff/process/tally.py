@@ -1,7 +1,6 @@
 """Which processes belong to the run, how many there are, and the roster of them on disk.
 
-On Linux the shim is a subreaper, so its branch of the process tree is the truth; a cgroup,
-where there is one, counts and kills without looking. macOS has neither: there the branch
+On Linux the shim is a subreaper, so its branch of the process tree is the truth. macOS has neither: there the branch
 is joined with every process of the executor's session and with everything seen before
 that still lives. Standard library only.
 """
@@ -22,14 +21,12 @@ class Tally:
 
     Args:
         limit: how many processes the run may have; 0 = no limit.
-        cgroup: the run's own cgroup v2 folder, or "".
     """
 
-    def __init__(self, limit: int, cgroup: str = "") -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
         #: pids that are the executor itself, not something it left behind
         self.executors: set[int] = set()
-        self._cgroup = cgroup
         self._under_pressure = False
         self._roster: frozenset[tuple[int, int]] = frozenset()
         self._boot = facts.boot_id()

@@ -25,7 +25,7 @@ from handoff.process import facts, signalling, sweeping
 from handoff.process.sweeping import belonging
 
 NEVER = f"no-such-run-{secrets.token_hex(8)}"
-FORK_AND_SLEEP = "import os,time\nos.fork()\ntime.sleep(60)"
+SLEEPER = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def test_only_the_exact_mark_counts():
         process(mark=run[:-1]),
         process(mark="x" + run),
         process(mark=""),
-        process("/bin/sleep", "61", run, f"HANDOFF_RUN={run}"),  # it only names it
+        process(*SLEEPER, run, f"HANDOFF_RUN={run}"),  # it only names it
     ):
         assert pids(belonging(run)) == {mine.pid}
 
