@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 
+from handoff.cli.terminal import columns
 from handoff.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """The help's form. Given its width, argparse need not import what measures terminals."""
+    return argparse.RawDescriptionHelpFormatter(prog, width=min(columns(), 100) - 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,7 +29,7 @@ class Parser(argparse.ArgumentParser):
             prog=f"handoff {name}",
             description=about,
             epilog=f"examples:\n{examples}" if examples else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_formatter,
             allow_abbrev=False,
         )
         group = self.add_argument_group("global flags")

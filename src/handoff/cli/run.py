@@ -125,9 +125,9 @@ def _copy(response: Response) -> dict[str, Any]:
         fd = item["fd"]
         data = b64decode(item["b64"])
         if is_tty(streams[fd]):
-            data = rest[fd] + data
-            data, rest[fd] = whole(data)
-            print(safe(data.decode("utf-8", "surrogateescape")), end="", file=streams[fd])
+            data, rest[fd] = whole(rest[fd] + data)
+            text = data.replace(b"\r\n", b"\n").decode("utf-8", "surrogateescape")
+            print(safe(text), end="", file=streams[fd])
         else:
             streams[fd].buffer.write(data)
         streams[fd].flush()
@@ -135,7 +135,9 @@ def _copy(response: Response) -> dict[str, Any]:
 
 
 def whole(data: bytes) -> tuple[bytes, bytes]:
-    """Data up to its last whole UTF-8 character, and the begun one."""
+    """Data up to its last whole UTF-8 character or line end, and the begun one."""
+    if data.endswith(b"\r"):
+        return data[:-1], b"\r"
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:

@@ -47,18 +47,17 @@ def row(task: dict[str, Any]) -> list[str]:
             note = f"place {task['queue_position']} in the queue"
         if task.get("watchers") == 0:
             note += "  (nobody waits)"
-    name = cut(safe_line(task.get("name") or task.get("plan_summary") or ""), 40)
     return [
         short(task["id"]),
         state(task["state"]),
         safe_line(task.get("executor") or ""),
         ago(str(task.get("created_at", ""))),
-        name,
-        note,
+        cut(note, 40),
+        safe_line(task.get("name") or task.get("plan_summary") or ""),
     ]
 
 
-HEAD = ("TASK", "STATE", "EXECUTOR", "AGE", "NAME", "NOW")
+HEAD = ("TASK", "STATE", "EXECUTOR", "AGE", "NOW", "NAME")
 
 
 def run(args: Namespace, context: Context) -> int:

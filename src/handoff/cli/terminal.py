@@ -104,7 +104,10 @@ def is_tty(stream: Any) -> bool:
 
 
 def columns(default: int = 80) -> int:
-    """The width of the terminal."""
+    """The width of the terminal, or what ``COLUMNS`` says."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdigit() and int(said) > 0:
+        return int(said)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or default
     except (OSError, ValueError, AttributeError):
@@ -147,9 +150,16 @@ def shell_quote(word: str) -> str:
     if word and all(c in plain for c in word):
         return word
     if _UNSAFE_LINE.search(word):  # printed as such it could not be copied: $'…' can
-        body = _UNSAFE_LINE.sub(_visible, word.replace("\\", "\\\\").replace("'", "\\'"))
+        body = _UNSAFE_LINE.sub(_shell_escape, word.replace("\\", "\\\\").replace("'", "\\'"))
         return f"$'{body}'"
     return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _shell_escape(found: re.Match[str]) -> str:
+    """As :func:`_visible`, but a two-digit escape only for single bytes: that is what it
+    means to a shell."""
+    code = ord(found.group())
+    return f"\\u{code:04x}" if 0x80 <= code < 0x100 else _visible(found)
 
 
 def epoch(text: str) -> float | None:
