@@ -188,7 +188,7 @@ async def begin(
         model=model,
         instructions="" if launch.instructed else instructions,
     )
-    places = {str(worktree): "/work/tree", str(home.path): "/h", str(run_dir.parent): "/d"}
+    places = {str(worktree): "/tree", str(home.path): "/h", str(run_dir.parent): "/d"}
     run = Run(
         executor=executor,
         run_dir=run_dir,
