@@ -36,7 +36,7 @@ def explain(args: Sequence[str], cwd: str, code: int, err: str) -> GitError | St
         (x for x in lines if x.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
     )
     said = re.sub(r"^(fatal|error): ", "", said)
-    verb = next((a for a in args if not a.startswith("-")), "")
+    verb = _verb(args)
     if "not a git repository" in err:
         return NotARepository(
             f"{cwd} is not in a git repository",
@@ -70,6 +70,12 @@ def explain(args: Sequence[str], cwd: str, code: int, err: str) -> GitError | St
         exit_code=code,
         stderr=err[-2000:],
     )
+
+
+def _verb(args: Sequence[str]) -> str:
+    """The git command among the arguments."""
+    plain = [a for a in args if not a.startswith("-") and "=" not in a]
+    return plain[0] if plain else ""
 
 
 def _dubious(cwd: str, err: str) -> DubiousOwnership:
@@ -124,7 +130,7 @@ def _ansi_c(char: str) -> str:
 
 def timed_out(args: Sequence[str], seconds: float) -> TimedOut:
     """The error for a call whose limit passed."""
-    verb = next((a for a in args if not a.startswith("-")), "")
+    verb = _verb(args)
     return TimedOut(
         f"git {verb} did not end within {seconds:g} s and was ended",
         remedy="look whether the disk or the network hangs, then try again",

@@ -63,6 +63,11 @@ NETWORK_LIMIT = 120.0
 #: bytes that one call may return at once; larger answers are streamed
 OUTPUT_LIMIT = 64 * 1024 * 1024
 
+#: newer git takes the attributes of a bare repository from HEAD; this is the empty tree
+_NO_ATTRIBUTES = ("attr.tree", "4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+#: a file that is not there, in place of the index, which may name attributes too
+_NO_INDEX = "handoff-no-index"
+
 _checked: set[tuple[str, int]] = set()
 
 
@@ -108,7 +113,7 @@ def run(
     literal: bool = False,
     max_bytes: int = OUTPUT_LIMIT,
     keep_fds: Sequence[int] = (),
-    config: Sequence[tuple[str, str]] = (),
+    objects_only: bool = False,
 ) -> Result:
     """Run ``git <args>`` in ``cwd`` and wait for it.
 
@@ -116,21 +121,26 @@ def run(
     what suits ``access``. ``content``: the call looks at file contents in a worktree, so
     the filters and merge drivers of the repository are looked up and switched off.
     ``literal``: a path means itself. ``keep_fds``: descriptors that git inherits (a lock
-    that lives as long as it does). ``config``: further settings.
+    that lives as long as it does). ``objects_only``: ``cwd`` is git's common folder, and
+    no index or worktree is looked at, not even for attributes.
 
     Raises:
         GitError: or one of its kinds, with git's own words.
         TimedOut: the limit passed; the whole process group was ended.
         TooLarge: more output than ``max_bytes``.
     """
-    settings = [*config]
+    settings = [_NO_ATTRIBUTES] if objects_only else []
     if content or access.network:
         settings += silenced_programs(cwd, access)
     seconds = limit if limit is not None else _default_limit(access)
 
     def once() -> Result:
         env = environment(access, settings, literal=literal)
-        proc = child.start(args, cwd, env, stdin=stdin, keep_fds=keep_fds)
+        if objects_only:
+            env["GIT_INDEX_FILE"] = os.path.join(cwd, _NO_INDEX)
+        proc = child.start(
+            ["--bare", *args] if objects_only else args, cwd, env, stdin=stdin, keep_fds=keep_fds
+        )
         return child.collect(proc, args, seconds, max_bytes)
 
     result = once()
@@ -160,6 +170,7 @@ def stream(
     literal: bool = False,
     ok: Sequence[int] = (0,),
     stdin: bytes = b"",
+    objects_only: bool = False,
 ) -> Generator[bytes, None, None]:
     """The output of a reading call in chunks of at most 64 KiB, as git writes it.
 
@@ -172,8 +183,12 @@ def stream(
     settings = silenced_programs(cwd, READ) if content else []
     if _differs_in_owner(cwd):
         settings += _trusted_directories()
+    if objects_only:
+        settings.append(_NO_ATTRIBUTES)
     env = environment(READ, settings, literal=literal)
-    proc = child.start(args, cwd, env, stdin=stdin)
+    if objects_only:
+        env["GIT_INDEX_FILE"] = os.path.join(cwd, _NO_INDEX)
+    proc = child.start(["--bare", *args] if objects_only else args, cwd, env, stdin=stdin)
     yield from child.chunks(proc, args, cwd, idle_limit, ok)
 
 

@@ -243,12 +243,12 @@ def _count(repo: str, *revisions: str) -> int:
 def _merged_tree(repo: str, points: list[str]) -> str:
     """The tree that merging the points would give, or "" if they conflict. Git keeps it
     as a loose object; no ref and no worktree changes."""
+    store = git.run(["rev-parse", "--path-format=absolute", "--git-common-dir"], repo).text
     commit = points[0]
     tree = ""
     for other in points[1:]:
         args = ["merge-tree", "--write-tree", "--no-messages", commit, other]
-        settings = [("core.bare", "true"), *git.silenced_programs(repo)]
-        merged = git.run(args, repo, access=git.WRITE, ok=(0, 1), config=settings)
+        merged = git.run(args, store, access=git.WRITE, ok=(0, 1), content=True, objects_only=True)
         if merged.code != 0:
             return ""
         tree = merged.text

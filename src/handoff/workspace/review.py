@@ -97,7 +97,7 @@ def files(repo: str, span: Range, paths: Sequence[str] = ()) -> list[Change]:
         NotFound: one of ``paths`` is neither a changed file nor a folder of changed files.
     """
     args = ["diff-tree", *_COMMON, "-z", "--raw", "--numstat", "--abbrev=40"]
-    out = git.run([*args, span.base, span.head], _store(repo)).out
+    out = git.run([*args, span.base, span.head], _store(repo), objects_only=True).out
     return select(parse_changes(out), paths)
 
 
@@ -151,7 +151,7 @@ def diff_stream(
         for change in files(repo, span, paths):
             limits += [change.path, *([change.old_path] if change.old_path else [])]
     args = ["diff-tree", *_COMMON, *_form(mode), span.base, span.head]
-    return git.stream([*args, "--", *limits], _store(repo), literal=True)
+    return git.stream([*args, "--", *limits], _store(repo), literal=True, objects_only=True)
 
 
 def _json(changes: Iterable[Change]) -> bytes:
@@ -184,7 +184,7 @@ def _form(mode: Mode) -> list[str]:
 
 
 def _store(repo: str) -> str:
-    """Git's own folder: no worktree, so no attributes, and paths count from the root."""
+    """Git's own folder: paths count from the root there, whatever is checked out."""
     return git.run(["rev-parse", "--path-format=absolute", "--git-common-dir"], repo).text
 
 

@@ -371,3 +371,18 @@ def build(name: str, folder: Path) -> Path:
     """Make the named repository below ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     return BUILDERS[name](folder)
+
+
+def living_members(group: int) -> list[int]:
+    """Processes of a process group that still run (a zombie does not)."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            facts = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(facts[2]) == group and facts[0] not in "ZX":
+            found.append(int(entry))
+    return found
