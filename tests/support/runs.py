@@ -53,11 +53,12 @@ class Runs:
         cwd: str | None = None,
         env: dict[str, str] | None = None,
         run_dir: Path | None = None,
+        run_id: str = "",
         **more: object,
     ) -> RunHandle:
-        made, run_id = self.new_dir()
+        made, new_id = self.new_dir()
         spec = Spec(
-            run_id,
+            run_id or new_id,
             argv,
             cwd or str(self.root),
             {**ENV, **(env or {})},
