@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from handoff.errors import NotFound
 from handoff.workspace import git, refs
 from handoff.workspace.base import commit_of, has_commit
-from handoff.workspace.contract import Range
-from handoff.workspace.state import git_dir_of, head_of, is_worktree
+from handoff.workspace.contract import Range, WorkspacePlan
+from handoff.workspace.state import branch_of, git_dir_of, head_of, is_worktree
 
 #: bytes of a worktree's log that are read, from its end
 LOG_LIMIT = 4 * 1024 * 1024
@@ -75,6 +75,33 @@ def own_range(
         own.add(kept_head)
     shared = _shared(repo, tip, _upstreams(repo, branch, base_name), own, logged=made is not None)
     return _range(repo, recorded_base, tip, shared)
+
+
+def range_of(plan: WorkspacePlan, head: str = "") -> Range:
+    """:func:`own_range` of the task that a plan was made for. A tree that is not ours
+    counts as the task's only while it is on the task's branch."""
+    work_dir = plan.work_dir
+    if plan.kind != "managed" and not (
+        is_worktree(work_dir) and branch_of(work_dir) == plan.branch
+    ):
+        work_dir = ""
+    return own_range(
+        plan.project.common_dir,
+        plan.task_id,
+        recorded_base=plan.base_commit,
+        base_name=plan.base_name,
+        branch=plan.branch,
+        work_dir=work_dir,
+        head=head,
+    )
+
+
+def keep_range(plan: WorkspacePlan) -> Range:
+    """:func:`range_of`, kept by the task's refs: to be called at the end of each turn and
+    before the workspace goes."""
+    found = range_of(plan)
+    refs.record_refs(plan.project.common_dir, plan.task_id, found.base, found.head)
+    return found
 
 
 def raw_range(repo: str, base: str, head: str) -> Range:

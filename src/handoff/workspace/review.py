@@ -20,7 +20,7 @@ from typing import Literal
 from handoff.errors import NotFound, UsageError
 from handoff.workspace import git
 from handoff.workspace.contract import Range
-from handoff.workspace.own import own_range, raw_range
+from handoff.workspace.own import keep_range, own_range, range_of, raw_range
 from handoff.workspace.refs import forget_refs, record_refs
 from handoff.workspace.state import printable
 
@@ -31,7 +31,9 @@ __all__ = [
     "diff_stream",
     "files",
     "forget_refs",
+    "keep_range",
     "own_range",
+    "range_of",
     "raw_range",
     "record_refs",
     "select",

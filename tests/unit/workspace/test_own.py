@@ -12,9 +12,9 @@ from tests.unit.workspace.repos import (
     write,
 )
 
-from handoff.errors import NotFound
+from handoff.errors import NotFound, UsageError
 from handoff.workspace import refs, removal
-from handoff.workspace.own import own_range, raw_range
+from handoff.workspace.own import keep_range, own_range, range_of, raw_range
 from handoff.workspace.state import head_of
 from handoff.workspace.worktree import create
 
@@ -236,3 +236,29 @@ def test_everything_gone_is_said(tmp_path, planner):
         span(plan)
     with pytest.raises(NotFound):
         raw_range(str(repo), "--output=x", "main")
+
+
+def test_range_of_a_plan_outlives_the_in_place_tree(clone, planner):
+    plan = planner(clone, in_place=True)
+    create(plan)
+    write(clone, "mine.txt", "m")
+    head = commit(clone, "mine")
+    kept = keep_range(plan)
+    assert (kept.base, kept.head) == (plan.base_commit, head)
+    assert removal.restore(plan).action == "restored"
+    commit(clone, "users own later", users_dot_txt="u\n")
+    again = range_of(plan)
+    assert (again.base, again.head) == (kept.base, kept.head)
+
+
+def test_record_refs_wants_full_ids(clone, planner):
+    plan = planner(clone)
+    create(plan)
+    with pytest.raises(UsageError):
+        refs.record_refs(str(clone), plan.task_id, "HEAD", plan.base_commit)
+    with pytest.raises(UsageError):
+        refs.record_refs(str(clone), "../x", plan.base_commit, plan.base_commit)
+    refs.record_refs(str(clone), plan.task_id, plan.base_commit, plan.base_commit)
+    refs.forget_refs(str(clone), plan.task_id)
+    refs.forget_refs(str(clone), plan.task_id)
+    assert "refs/handoff" not in run_git(clone, "for-each-ref")
