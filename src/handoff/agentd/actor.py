@@ -23,6 +23,7 @@ from handoff.agentd.core import STDERR_TAIL, Core
 from handoff.agentd.hub import Hub
 from handoff.agentd.journal import LineReader, Position
 from handoff.agentd.services import Services
+from handoff.crashpoints import reach
 from handoff.errors import ExecutorGone, HandoffError, StorageError, UnknownTask
 from handoff.executors import contract
 from handoff.executors.contract import Driver, PermissionAsked
@@ -236,6 +237,7 @@ class Actor:
         while True:
             while self._unsent:
                 number, data, ticket_id = self._unsent[0]
+                reach("input.before_send")
                 try:
                     await shim.send(number, data)
                 except ExecutorGone:
@@ -244,6 +246,7 @@ class Actor:
                     log.exception("input %d of run %s was refused", number, run_id)
                     return
                 self._unsent.popleft()
+                reach("input.sent")
                 await self.call(partial(_sent, run_id=run_id, number=number, ticket_id=ticket_id))
             self._unsent_news.clear()
             if not self._unsent:

@@ -30,6 +30,7 @@ from handoff.agentd import turns
 from handoff.agentd.core import Core, clip
 from handoff.agentd.launching import launch_run
 from handoff.agentd.workspaces import plan_of
+from handoff.crashpoints import reach
 from handoff.errors import ExecutorGone, Failed, HandoffError
 from handoff.executors.turn import Claim, parse_trailer
 from handoff.ids import short
@@ -37,9 +38,10 @@ from handoff.process import supervisor
 from handoff.process.command import CommandResult, run_command
 from handoff.process.contract import Proc
 from handoff.store.commit import Change
-from handoff.store.records import EffectRow
+from handoff.store.records import EffectRow, TaskRow
 from handoff.workspace import refs, removal, setup, state, verify, worktree
 from handoff.workspace.contract import Finding, Removal
+from handoff.workspace.own import own_range
 
 if TYPE_CHECKING:
     from handoff.agentd.actor import Actor
@@ -69,6 +71,7 @@ class Effects:
         self._current: tuple[int, asyncio.Task[None]] | None = None
         self._task: asyncio.Task[None] | None = None
         self._fresh_starts = 0
+        reach("start_run.started")
 
     def start(self) -> None:
         """Begin with what is due."""
@@ -113,6 +116,7 @@ class Effects:
             self.actor.services.hub.channel(self.actor.task_id).wake()
 
     async def _carry_out(self, effect: EffectRow) -> None:
+        reach(f"effect.before.{effect.kind}")
         try:
             await self._perform(effect)
         except asyncio.CancelledError:
@@ -153,6 +157,7 @@ class Effects:
         plan = plan_of(actor.core.task)
         try:
             await asyncio.to_thread(worktree.create, plan)
+            reach("prepare.created")
             if plan.kind == "managed" and actor.core.task.use_setup:
                 await self._set_up(plan.work_dir, plan.project.root)
             head = await asyncio.to_thread(state.head_of, plan.work_dir)
@@ -214,6 +219,7 @@ class Effects:
             await actor.call(partial(_start_failed, effect=effect, error=error))
             return
         self._fresh_starts = 0
+        reach("start_run.started")
         await actor.call(
             lambda core: turns.run_started(
                 core, effect.id, started.driver, started.session, started.facts
@@ -225,6 +231,7 @@ class Effects:
         actor = self.actor
         run_dir = actor.services.places.run_dir(actor.task_id, run_id)
         left = await end_processes(run_id, run_dir)
+        reach("end_run.ended")
         if left:
             names = ", ".join(f"{p.pid} ({p.command})" for p in left[:5])
             raise Failed(f"processes of the task are still alive: {names}")
@@ -253,10 +260,9 @@ class Effects:
         checks: list[dict[str, object]] = []
         if turn.fault is None and claim is not None and finding.code in PASSING:
             checks = await self._run_checks(json.loads(task.verify), task.work_dir)
-        if finding.head:
-            await asyncio.to_thread(
-                refs.record_refs, task.repo_path, task.id, task.base_commit, finding.head
-            )
+        if finding.head and task.base_commit:
+            await asyncio.to_thread(_keep_range, task, finding.head)
+        reach("verify.looked")
         result = {"found": json.loads(json.dumps(asdict(finding))), "verify": checks}
         await actor.call(lambda core: turns.verified(core, effect.id, result))
 
@@ -290,7 +296,26 @@ class Effects:
                 outcome = await asyncio.to_thread(removal.restore, plan)
         except HandoffError as error:
             outcome = Removal("kept", plan.work_dir, "repo_unreachable", note=error.cause)
+        reach("cleanup.cleaned")
         await actor.call(partial(_cleaned, effect=effect, outcome=outcome))
+
+
+def _keep_range(task: TaskRow, head: str) -> None:
+    """Keep what is the task's own, so that it can be shown whatever becomes of the branch."""
+    try:
+        span = own_range(
+            task.repo_path,
+            task.id,
+            recorded_base=task.base_commit,
+            base_name=str(json.loads(task.workspace)["base_name"]),
+            branch=task.branch,
+            work_dir=task.work_dir,
+            head=head,
+        )
+        refs.record_refs(task.repo_path, task.id, span.base, span.head)
+    except HandoffError as error:
+        # The branch still has the work; only a diff after its removal would miss it.
+        log.warning("task %s: %s", task.id, error)
 
 
 async def end_processes(run_id: str, run_dir: Path) -> list[Proc]:

@@ -28,7 +28,7 @@ from handoff.clock import SystemClock
 from handoff.config import Config
 from handoff.errors import AlreadyRunning, HandoffError, StorageError
 from handoff.executors.registry import Registry
-from handoff.process import pathenv
+from handoff.process import envfile, pathenv
 from handoff.redaction import Redactor
 from handoff.store.engine import Store
 from handoff.store.sql import Q
@@ -133,8 +133,18 @@ def make_services(settings: Config, config_path: str, clock: Clock) -> Services:
         executors=registry,
         instance=instance,
         search_path=os.environ.get("PATH", os.defpath),
-        redactor=Redactor([settings.token] if settings.token else []),
+        redactor=Redactor((settings.token + instance).encode(), known_secrets(settings, where)),
     )
+
+
+def known_secrets(settings: Config, where: Places) -> dict[str, str]:
+    """Values that must not be read by others: the token, and what the environment files
+    give to executors. A file that can't be read is reported at dispatch, not here."""
+    known = {"handoff-token": settings.token} if settings.token else {}
+    for name in settings.env.values():
+        with contextlib.suppress(HandoffError):
+            known |= envfile.load(where.env_dir, name, {}).values
+    return known
 
 
 def _instance(conn: sqlite3.Connection, clock: Clock) -> str:
