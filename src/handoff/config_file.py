@@ -13,6 +13,7 @@ import secrets
 import shlex
 import stat
 import tempfile
+from collections.abc import Iterable
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -77,24 +78,21 @@ class _Reader:
         for name, key_node, value_node in self.pairs(node, prefix):
             field = known.get(name)
             if field is None:
-                self.unknown(prefix + name, key_node.start_mark.line + 1)
+                self.unknown(prefix, name, key_node.start_mark.line + 1, known)
             elif not _is_null(value_node):
                 values[name] = self.value(field, value_node, prefix + name)
         return cls(**values)
 
-    def unknown(self, name: str, line: int) -> None:
+    def unknown(self, prefix: str, name: str, line: int, siblings: Iterable[str]) -> None:
         import difflib
 
-        known = [doc.name for doc in describe(self.root)]
-        known += [
-            part
-            for doc in describe(self.root)
-            for part in [doc.name.split(".")[0]]
-            if part not in known
-        ]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        self.warnings.append(ConfigWarning(name, line, f"unknown key '{name}' is ignored{hint}"))
+        near = difflib.get_close_matches(name, siblings, n=1)
+        hint = f"; did you mean '{prefix}{near[0]}'?" if near else ""
+        if not near:  # the right name in the wrong place
+            places = [doc.name for doc in describe(self.root) if doc.name.split(".")[-1] == name]
+            hint = f"; it belongs below '{places[0].rpartition('.')[0]}'" if places else ""
+        text = f"unknown key '{prefix}{name}' is ignored{hint}"
+        self.warnings.append(ConfigWarning(prefix + name, line, text))
 
     def value(self, field: Field, node: Any, name: str) -> Any:
         origin = get_origin(field.type)

@@ -56,12 +56,12 @@ class ConfigWarning(msgspec.Struct, frozen=True):
 # -- scalars -----------------------------------------------------------------------------
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _BYTES = {
     "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
 }  # fmt: skip
-_SIZE_TEXT = re.compile(r"(\d+)\s*([A-Za-z]*)")
+_SIZE_TEXT = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 
 
 def parse_duration(text: str) -> float:
@@ -99,7 +99,7 @@ def _parse_count(text: str) -> int:
 
 
 def _parse_ratio(text: str) -> float:
-    value = float(text) if re.fullmatch(r"\d*\.?\d+", text) else -1.0
+    value = float(text) if re.fullmatch(r"[0-9]*\.?[0-9]+", text) else -1.0
     if not 0 < value < 1:
         raise ValueError("expected a number above 0 and below 1")
     return value

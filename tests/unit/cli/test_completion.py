@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from tests.unit.cli.calling import OTHER, TASK, Caller, task
+from tests.unit.client.served import Served
+
+from handoff.cli import completion, main
+
+
+@pytest.fixture
+def complete(served: Served, tmp_path: pathlib.Path):
+    """``complete("handoff", "wa")``: what real bash offers for the last word."""
+    served.on("GET", "/api/tasks", [task(id=TASK), task(id=OTHER)])
+    script = tmp_path / "handoff.bash"
+    script.write_text(completion.bash())
+    tool = tmp_path / "bin" / "handoff"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m handoff.cli.main "$@"\n')
+    tool.chmod(0o755)
+    env = {**os.environ, "HANDOFF_CONFIG": served.config}
+    env["PATH"] = f"{tool.parent}:{env['PATH']}"
+
+    def ask(*words: str) -> list[str]:
+        code = (
+            f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _handoff;'
+            'printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(
+            ["bash", "-u", "-c", code, "bash", *words],
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.split()
+
+    return ask
+
+
+def test_bash_offers_commands(complete) -> None:
+    assert set(complete("handoff", "")) == set(main.table())
+    assert complete("handoff", "disp") == ["dispatch"]
+    assert "--config" in complete("handoff", "--")
+
+
+def test_bash_offers_flags_and_choices(complete) -> None:
+    assert complete("handoff", "wait", "1f3a", "--u") == ["--until-done"]
+    assert complete("handoff", "tasks", "--state", "waiting_") == [
+        "waiting_answer",
+        "waiting_review",
+    ]
+    assert complete("handoff", "project", "") == ["add", "ls", "rm"]
+    assert complete("handoff", "completion", "f") == ["fish"]
+
+
+def test_bash_offers_task_ids_from_agentd(complete, served: Served) -> None:
+    assert complete("handoff", "wait", "") == ["1f3a0000", "2b4c0000"]
+    assert complete("handoff", "reply", "--approve", "2") == ["2b4c0000"]
+    assert complete("handoff", "--config", served.config, "diff", "1") == ["1f3a0000"]
+    served.stop()
+    assert complete("handoff", "wait", "") == []
+    served.restart()
+
+
+def test_bash_offers_files_elsewhere(complete, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "plan.md").write_text("")
+    assert "plan.md" in complete("handoff", "dispatch", "pl")
+    assert "plan.md" in complete("handoff", "tasks", "--config", "pl")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_know_every_command_and_flag(call: Caller, shell: str) -> None:
+    script = call("completion", shell).out
+    for words in completion.commands():
+        assert words.name in script
+        for flag, *_ in words.flags:
+            assert (flag if shell == "zsh" else f"-l {flag.removeprefix('--')}") in script
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_well_formed(call: Caller, shell: str, tmp_path: pathlib.Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    path = tmp_path / "script"
+    path.write_text(call("completion", shell).out)
+    done = subprocess.run([shell, "-n", str(path)], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_unknown_shell_is_2(call: Caller) -> None:
+    assert call("completion", "tcsh").code == 2
