@@ -32,6 +32,7 @@ class Context:
         self.target = target
         self.json_wanted = json_wanted
         self.rest: list[str] | None = None
+        self.force_human = False
         self._client: Client | None = None
         if agentd and target:
             raise UsageError("--agentd and --target exclude each other", remedy="handoff --help")
@@ -49,7 +50,7 @@ class Context:
     @property
     def human(self) -> bool:
         """Whether to print for a person: stdout is a terminal and no JSON was asked for."""
-        return not self.json_wanted and terminal.is_tty(sys.stdout)
+        return not self.json_wanted and (self.force_human or terminal.is_tty(sys.stdout))
 
     def client(self) -> Client:
         """The connection to agentd (made once).

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 REMARK = "Split on any white space; an empty text has no words. Test both."
+CHECK = 'echo "two   words" | python3 -B wordcount.py'
 PLAN = """\
 # Count the words
 
@@ -85,7 +86,7 @@ class Demo:
         line = " ".join(["handoff", *map(terminal.shell_quote, words)])
         self.typed.append(line)
         print(terminal.colour(f"$ {line}", "bold"), flush=True)
-        return main(list(words))
+        return main(list(words), human=True)
 
     def must(self, *words: str) -> None:
         """A command that has to succeed.
@@ -207,11 +208,11 @@ class Demo:
         self.title("Review")
         self.must("diff", task)
         self.command("run", task, "python3 -B -m unittest -q")
-        self.command("run", task, r"printf 'two   words' | python3 -B wordcount.py")
+        self.command("run", task, CHECK)
         self.title("A remark: three blanks are not two more words")
         self.must("continue", task, REMARK)
         self.watch()
-        self.command("run", task, r"printf 'two   words' | python3 -B wordcount.py")
+        self.command("run", task, CHECK)
         self.must("diff", task, "--stat")
         self.title("Accept: the worktree goes, the branch stays in your repository")
         self.must("done", task, "--note", "seen and tested")

@@ -106,12 +106,10 @@ def detected(config: Config | None) -> list[tuple[Any, bool]]:
 
     default = config.executor.default if config else "opencode"
     path = os.pathsep.join([os.environ.get("PATH", ""), *(config.path_dirs if config else ())])
-    agents = config.agents if config else {}
-    return [
-        (detect.detect(definition, path, os.path.expanduser("~")), name == default)
-        for name, definition in catalog.definitions(agents).items()
-        if name != "fake"
-    ]
+    known = catalog.definitions(config.agents if config else {})
+    known = {name: row for name, row in known.items() if name != "fake" or default == "fake"}
+    found = detect.detect_all(known, path, os.path.expanduser("~"))
+    return [(one, one.name == default) for one in found]
 
 
 def one_executor(found: Any, *, default: bool) -> Check:

@@ -171,6 +171,7 @@ def _dispatch(argv: list[str], found: dict[str, Any]) -> int:
         target=getattr(args, "target", values.get("target", "")),
         json_wanted=json_wanted or getattr(args, "json", False),
     )
+    context.force_human = found["human"]
     found["context"] = context
     context.rest = after
     return int(module.run(args, context))
@@ -199,10 +200,10 @@ def _report(error: HandoffError, found: dict[str, Any]) -> int:
     return error.exit_code
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], *, human: bool = False) -> int:
     """Run one command line and return its exit code. Never raises for what can go wrong
-    in normal use."""
-    found: dict[str, Any] = {}
+    in normal use. ``human``: print for people also where stdout is no terminal."""
+    found: dict[str, Any] = {"human": human}
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -130,14 +130,11 @@ class Waiting:
 
     def take(self, event: Json) -> int | None:
         """One event; the exit code if it was the last to wait for."""
-        if not event.get("wakes"):
+        if not event.get("wakes") or (not self.args.follow and self.stale(event)):
             return None
-        if not self.many:
-            if self.stale(event):
-                return None
-            self.hand_out(event, seq=event["seq"])
-            return 0
         self.hand_out(event, seq=event["seq"])
+        if not self.many:
+            return 0
         if self.args.until_done and event["type"] in RESTING and event["seq"] > self.known:
             return self.verdict(event)
         return None
@@ -173,9 +170,10 @@ class Waiting:
             code = self.take(event)
             if code is not None:
                 return code
-            count += bool(event.get("wakes"))
-            told.add(event["payload"].get("ticket_id"))
-            last = event
+            if self.args.follow or not self.stale(event):
+                count += 1
+                told.add(event["payload"].get("ticket_id"))
+                last = event
         if self.many:
             self.sum_up(count, told)
         if self.args.until_done and state in ("waiting_review", *TERMINAL):
