@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: frames shown at first where --all was not given
 TAIL = 60
+#: lines of a prompt on a terminal
+PROMPT_LINES = 16
 ORDER = ("running", "waiting_answer", "waiting_review")
 
 
@@ -65,10 +67,11 @@ def choose(context: Context) -> str | None:
 
 
 class View:
-    """Frames as running text."""
+    """Frames as running text. ``task``: its id, for the commands that are printed."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, task: str) -> None:
         self.context = context
+        self.task = short(task)
         self._open = ""  # the kind of text that has no line end yet
         self._last = ""
         self._tools: dict[str, str] = {}
@@ -122,7 +125,7 @@ class View:
         if kind == "prompt":
             by = safe_line(data.get("actor") or "")
             head = colour(f"── turn {frame.get('turn', '?')} ── {when} ── prompt by {by}", "bold")
-            return f"\n{head}\n{indent(safe(data.get('text', '')), '  > ')}\n"
+            return f"\n{head}\n{indent(self.prompt(safe(data.get('text', ''))), '  > ')}\n"
         if kind == "tool":
             return self.tool(data)
         if kind == "ticket":
@@ -160,6 +163,15 @@ class View:
         if kind == "usage":
             return ""
         return self._dim(f"{safe_line(kind)}: {safe(data.get('text') or data)}")
+
+    def prompt(self, text: str) -> str:
+        """A prompt; for a person a long one is cut, as it is one command away."""
+        lines = text.rstrip("\n").split("\n")
+        if not self.context.human or len(lines) <= PROMPT_LINES:
+            return "\n".join(lines)
+        left = len(lines) - PROMPT_LINES
+        whole = self.context.command("show", self.task, "--plan")
+        return "\n".join([*lines[:PROMPT_LINES], f"[{left} more lines: {whole}]"])
 
     def tool(self, data: Json) -> str:
         """A tool call: at its start what it does, at its end how it went."""
@@ -209,7 +221,7 @@ def run(args: Namespace, context: Context) -> int:
     stream = Frames(
         context.client(), found["task"]["id"], follow=follow, tail=tail, notify=context.say
     )
-    view = View(context)
+    view = View(context, found["task"]["id"])
     try:
         for item in stream:
             if "frame" not in item:

@@ -155,7 +155,9 @@ class Demo:
         from handoff.cli.context import Context
         from handoff.client.stream import Frames
 
-        view = View(Context(config=self.config))
+        context = Context()
+        context.force_human = True
+        view = View(context, self.task)
         stream = Frames(self.client(), self.task, follow=True, tail=None)
         stream.n = self.seen if self.seen >= 0 else None
         for item in stream:

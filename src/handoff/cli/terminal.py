@@ -246,5 +246,7 @@ def _plain(text: str) -> str:
 
 
 def indent(text: str, by: str = "  ") -> str:
-    """Every line of text moved to the right."""
-    return "\n".join(by + line if line else line for line in text.split("\n"))
+    """Every line of text behind ``by``; no blanks are added at line ends."""
+    return "\n".join(
+        (by + line).rstrip(" ") if not line else by + line for line in text.split("\n")
+    )
