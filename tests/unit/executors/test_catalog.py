@@ -73,7 +73,7 @@ def test_an_agent_of_ones_own_says_how_its_model_and_mode_are_set():
 
 
 def test_an_agent_without_a_command_is_refused():
-    with pytest.raises(ConfigError, match="agents.mine"):
+    with pytest.raises(ConfigError, match=r"agents\.mine"):
         definitions({"mine": {"env": {}}})
 
 
