@@ -203,7 +203,8 @@ def silenced_programs(cwd: str, access: Access = READ) -> list[tuple[str, str]]:
     pattern = r"^(filter|merge|remote)\..*\.[a-z]*$"
     args = ["config", "-z", "--name-only", "--get-regexp", pattern]
     settings: dict[str, str] = {}
-    for key in run(args, cwd, access=access, ok=(0, 1)).records:
+    reading = USER if access.user_config else READ
+    for key in run(args, cwd, access=reading, ok=(0, 1)).records:
         section, _, rest = key.partition(".")
         name, _, variable = rest.rpartition(".")
         if not name:

@@ -3,12 +3,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.unit.workspace.repos import commit, plain, write
 
 from handoff.errors import ConfigError, TooLarge, WorkspaceRefused
 from handoff.workspace import setup
 from handoff.workspace.setup import copy_files, plan_setup
 from handoff.workspace.worktree import create
-from tests.unit.workspace.repos import commit, plain, write
 
 
 @pytest.fixture
