@@ -130,6 +130,7 @@ class AcpDriver(Connection):
             start = Fault("start", fault.message)
             if code != 127 and told.code in ("login", "limit", "model"):
                 start = msgspec.structs.replace(told, message=fault.message)
+                start = faults.with_login(start, self._agent.login)
             self._s.phase = "over"
             self._s.turn, self._s.queued = None, None
             self._out.append(StartFailed(start))
@@ -208,7 +209,8 @@ class AcpDriver(Connection):
             return
         self._taken(turn)
         if error is not None:
-            self._end_turn(faults.from_rpc(error.code, error.message, error.data), "error")
+            fault = faults.from_rpc(error.code, error.message, error.data)
+            self._end_turn(faults.with_login(fault, self._agent.login), "error")
             return
         done = lenient(acp.PromptDone, result) or acp.PromptDone()
         self._count_usage(done)

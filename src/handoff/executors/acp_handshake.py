@@ -44,6 +44,8 @@ class Handshake:
                 self._initialized(result, error)
             case "new" | "load" | "resume":
                 self._opened(purpose, result, error)
+            case "login":
+                self._logged_in(error)
             case "mode":
                 self._mode_set(error)
             case "model":
@@ -51,7 +53,7 @@ class Handshake:
 
     def _fail(self, fault: Fault) -> None:
         self._s.phase = "over"
-        self._say(StartFailed(fault))
+        self._say(StartFailed(faults.with_login(fault, self._agent.login)))
 
     def _initialized(self, result: Any, error: jsonrpc.RpcError | None) -> None:
         if error is not None:
@@ -70,6 +72,8 @@ class Handshake:
         capabilities = answer.agent_capabilities
         self._s.can_load = capabilities.load_session
         self._s.can_resume = capabilities.session_capabilities.resume is not None
+        offered = {method.id for method in answer.auth_methods}
+        self._s.logins = [way for way in self._agent.logins if way in offered]
         if answer.agent_info is not None:
             self._s.info_name = answer.agent_info.title or answer.agent_info.name or None
             self._s.info_version = answer.agent_info.version
@@ -95,6 +99,8 @@ class Handshake:
         session = self._s.session
         assert session is not None
         fault = None if error is None else _start_fault(error)
+        if fault is not None and fault.code == "login" and self._log_in(fault):
+            return
         opened = lenient(acp.SessionOpened, result) if error is None else None
         if purpose != "new" and opened is not None:
             self._s.session_id = session.resume
@@ -117,6 +123,21 @@ class Handshake:
         self._s.steps = ["mode", "model"]
         self._learn(opened)
         self._next_step()
+
+    def _log_in(self, fault: Fault) -> bool:
+        """Try the next login that needs nobody (a key in the environment)."""
+        if not self._s.logins:
+            return False
+        self._s.refused = fault
+        self._request("authenticate", {"methodId": self._s.logins.pop(0)}, "login")
+        return True
+
+    def _logged_in(self, error: jsonrpc.RpcError | None) -> None:
+        if error is None:
+            self._s.tried = []
+            self._open_next()
+        elif self._s.refused is not None and not self._log_in(self._s.refused):
+            self._fail(self._s.refused)
 
     def _learn(self, opened: acp.SessionOpened) -> None:
         """The mode and the model that the session begins with."""
@@ -163,7 +184,8 @@ class Handshake:
         return True
 
     def _mode_set(self, error: jsonrpc.RpcError | None) -> None:
-        if error is None:
+        if error is None or self._s.mode == self._agent.mode:
+            # An agent without modes to choose from may be in that one all the same.
             self._s.mode = self._agent.mode
             self._next_step()
             return

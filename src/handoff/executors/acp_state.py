@@ -66,7 +66,8 @@ class State(msgspec.Struct, omit_defaults=True):
     """Everything that the driver knows.
 
     ``phase``: ``new``, ``handshake`` (the session is being made), ``ready``, ``over``.
-    ``sent``: what our unanswered requests were for. ``steps``: what is left of the
+    ``sent``: what our unanswered requests were for. ``logins``: silent ways to log in that
+    are left, ``refused``: why they are needed. ``steps``: what is left of the
     handshake after the session was opened.
     """
 
@@ -88,6 +89,8 @@ class State(msgspec.Struct, omit_defaults=True):
     model: str | None = None
     mode: str | None = None
     mode_sets: int = 0
+    logins: list[str] = []
+    refused: Fault | None = None
     told_instructions: bool = False
     queued: str | None = None
     turn: Turn | None = None

@@ -34,6 +34,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``login_files``: any of them is evidence of a login (``~`` is the home folder);
     ``login_env``: so is any of these variables. ``login``: the command to log in.
+    ``logins``: its own names for logins that ask nobody (a key in its environment).
     ``install``: the command to install it. ``tested``: versions seen to work.
     ``notes``: limits that a person should know.
     """
@@ -59,6 +60,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     login_files: tuple[str, ...] = ()
     login_env: tuple[str, ...] = ()
     login: str = ""
+    logins: tuple[str, ...] = ()
     install: str = ""
     tested: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -130,6 +132,7 @@ _GROK = AgentDefinition(
     login_files=("~/.grok/auth.json",),
     login_env=("XAI_API_KEY",),
     login="grok login",
+    logins=("xai.api_key",),
     install="npm install -g @xai-official/grok",
     tested=("1.0.41",),
 )
@@ -149,6 +152,7 @@ _GEMINI = AgentDefinition(
     login_files=("~/.gemini/oauth_creds.json",),
     login_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     login="gemini",
+    logins=("gemini-api-key",),
     install="npm install -g @google/gemini-cli",
     tested=("0.61.0",),
     notes=(
@@ -226,6 +230,7 @@ _CODEX_ACP = AgentDefinition(
     login_files=("~/.codex/auth.json",),
     login_env=("OPENAI_API_KEY", "CODEX_API_KEY"),
     login="codex login",
+    logins=("api-key",),
     install="npm install -g @agentclientprotocol/codex-acp",
     tested=("2.6.0",),
     notes=("commands run unasked inside its own sandbox, without network",),

@@ -11,6 +11,8 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 from handoff.executors.contract import Fault
 
 #: characters of a fault's message
@@ -105,6 +107,13 @@ def from_rpc(code: int, message: str, data: Any) -> Fault:
         -32700: "protocol",
     }
     return classify(text, default=defaults.get(code, "other"), status=status)
+
+
+def with_login(fault: Fault, command: str) -> Fault:
+    """The fault, and how to log in if that is what is missing."""
+    if fault.code != "login" or not command or command in fault.message:
+        return fault
+    return msgspec.structs.replace(fault, message=f"{fault.message} (log in with: {command})")
 
 
 def resets_at(text: str) -> str | None:

@@ -43,8 +43,9 @@ class AgentInfo(_Camel, frozen=True):
 
 
 class AuthMethod(_Camel, frozen=True):
-    """One way to log in, for people."""
+    """One way to log in."""
 
+    id: str
     name: str = ""
     description: str | None = None
 

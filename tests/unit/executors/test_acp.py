@@ -101,6 +101,33 @@ def test_a_missing_login_at_the_start_is_told_as_such():
         peer.do(Prompt("go"))
 
 
+LOGIN = msgspec.structs.replace(PLAIN, login="plain login", logins=("api-key",))
+NO_LOGIN = {"code": -32000, "message": "Authentication required"}
+
+
+def test_a_login_that_asks_nobody_is_tried():
+    peer = Peer(LOGIN)
+    peer.answer("initialize", {"authMethods": [{"id": "browser"}, {"id": "api-key"}]})
+    assert peer.answer("session/new", error=NO_LOGIN) == []
+    assert peer.sent[-1]["method"] == "authenticate"
+    assert peer.sent[-1]["params"] == {"methodId": "api-key"}
+    peer.answer("authenticate", {})
+    (ready,) = peer.answer("session/new", {"sessionId": "s1"})
+    assert isinstance(ready, SessionReady)
+
+
+def test_a_login_that_fails_says_what_is_missing_and_how_to_log_in():
+    peer = Peer(LOGIN)
+    peer.answer("initialize", {"authMethods": [{"id": "api-key"}]})
+    peer.answer("session/new", error=NO_LOGIN)
+    (failed,) = peer.answer("authenticate", error={"code": -32603, "message": "no key"})
+    message = "Authentication required (log in with: plain login)"
+    assert failed == StartFailed(Fault("login", message))
+    peer = working(LOGIN)
+    *_, ended = peer.answer("session/prompt", error=NO_LOGIN)
+    assert ended.fault == Fault("login", message)
+
+
 def test_another_version_of_the_protocol_is_refused():
     peer = Peer()
     (failed,) = peer.answer("initialize", {"protocolVersion": 2})
@@ -126,6 +153,13 @@ def test_an_agent_that_will_not_ask_is_not_used():
     assert isinstance(failed, StartFailed)
     assert "(it offers: yolo)" in failed.fault.message
     assert "session/prompt" not in peer.methods()
+
+
+def test_an_agent_that_knows_no_modes_may_be_in_the_right_one():
+    peer = Peer(CAREFUL)
+    peer.ready(modes={"currentModeId": "ask"})
+    (ready,) = peer.answer("session/set_mode", error={"code": -32601, "message": "no such method"})
+    assert isinstance(ready, SessionReady)
 
 
 def test_an_agent_that_switches_its_mode_is_switched_back():
