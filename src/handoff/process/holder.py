@@ -46,8 +46,10 @@ if TYPE_CHECKING:
 
 #: seconds between looks at the tree: roster, process limit, our socket's name
 WATCH_S = 1.0
-#: seconds between kill rounds, and between tries to write to a full disk
+#: seconds between kill rounds, and of rounds in a row while new processes turn up
 KILL_ROUND_S = 0.02
+KILL_BURST_S = 0.2
+#: seconds between tries to write to a full disk
 DISK_RETRY_S = 0.2
 #: seconds of killing after which a client that asked for the end is told what still lives
 STUBBORN_S = 5.0
@@ -90,6 +92,7 @@ class Holder:
         self._term_until = 0.0
         self._ending = False
         self._killing_since = 0.0
+        self._met: set[tuple[int, int]] = set()
         self._signalled: set[tuple[int, int]] = set()
         self._end_waiters: list[tuple[Link, Any]] = []
         self._next_watch = 0.0
@@ -378,34 +381,47 @@ class Holder:
         """One round of ending. Returns whether nothing is left."""
         if not self._reap() and not self._tally.members():
             return True
-        killing = now >= self._term_until
-        for one in self._tally.members(thorough=killing):
-            self._signal(one, signal.SIGKILL if killing else signal.SIGTERM)
-        if killing:
-            if not self._killing_since:
-                self._killing_since = now
-                self._fence("shut")
-            if now - self._killing_since > STUBBORN_S:
-                self._answer_end(self._tree())
+        if now < self._term_until:
+            for one in self._tally.members():
+                self._signal(one, signal.SIGTERM)
+            return False
+        if not self._killing_since:
+            self._killing_since = now
+            self._fence("shut")
+        # What forks as fast as it can is met by rounds without a pause: a whole look at the
+        # machine takes longer than such a process lives.
+        fresh, thorough = 1, True
+        while fresh and time.monotonic() < now + KILL_BURST_S:
+            fresh = 0
+            for one in self._tally.members(thorough=thorough):
+                fresh += self._signal(one, signal.SIGKILL)
+            self._reap()
+            thorough = False
+        if now - self._killing_since > STUBBORN_S:
+            self._answer_end(self._tree())
         return False
 
-    def _signal(self, one: facts.Fact, number: int) -> None:
+    def _signal(self, one: facts.Fact, number: int) -> bool:
+        """Signal one of ours, TERM but once. Returns whether it was not met before."""
         key = (one.pid, one.started)
+        fresh = key not in self._met
         if one.state in "ZX" or (number == signal.SIGTERM and key in self._signalled):
-            return
-        # The list was read while processes came and went: it is ours if its parents lead
-        # to us now. What may not be signalled (a set-uid program) is told as alive.
+            return False
+        self._met.add(key)
+        # The list was read while processes came and went: ours are those whose parents
+        # lead to us now.
         if facts.LINUX and not facts.in_tree_of(one.pid, os.getpid()):
-            return
+            return fresh
         if send_signal(one.pid, one.started, number):
             self._signalled.add(key)
+        return fresh
 
     def _fence(self, what: str) -> None:
         """Shut or release the run's cgroup, if it has one."""
         if self._cgroup:
             from handoff.process import fence
 
-            {"shut": fence.shut, "release": fence.release}[what](self._cgroup, self._run_id)
+            getattr(fence, what)(self._cgroup, self._run_id)
 
     def _answer_end(self, alive: list[list[Any]]) -> None:
         waiters, self._end_waiters = self._end_waiters, []
