@@ -148,6 +148,24 @@ class Agentd:
 
         return until(there, f"{task} in {states}", within=within)
 
+    def ticket(self, task: str, *, after: str = "", within: float = 15.0) -> dict[str, Any]:
+        """The one open ticket, once there is one; ``after``: the ref of an earlier one."""
+
+        def there() -> dict[str, Any] | None:
+            found = [t for t in self.tickets(task) if t["ref"] != after]
+            return found[0] if found else None
+
+        return until(there, f"a ticket of {task}", within=within)
+
+    def wait_event(self, task: str, *types: str, within: float = 15.0) -> dict[str, Any]:
+        """The newest event of one of the types, once there is one."""
+
+        def there() -> dict[str, Any] | None:
+            found = [e for e in self.events(task) if e["type"] in types]
+            return found[-1] if found else None
+
+        return until(there, f"{types} of {task}", within=within)
+
     def tickets(self, task: str) -> list[dict[str, Any]]:
         """The tickets that wait."""
         found: list[dict[str, Any]] = self.show(task)["pending_tickets"]
