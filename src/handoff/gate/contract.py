@@ -63,7 +63,8 @@ class Verdict(msgspec.Struct, frozen=True):
 class Excerpt(msgspec.Struct, frozen=True, omit_defaults=True):
     """A shortened text that says so. ``text`` shows the start and the end, with
     ``[… N characters, M lines left out …]`` between; runs of blank lines and blanks are
-    counted, not printed."""
+    counted, not printed. ``short``: something was counted instead of printed.
+    ``characters``, ``lines``: the size of the whole text."""
 
     text: str
     short: bool

@@ -59,8 +59,10 @@ def read_regular(path: str, limit: int = MAX_FILE) -> bytes | None:
         os.close(handle)
 
 
-def mark(path: str) -> FileMark:
+def mark(path: str, *, keep: bool = True) -> FileMark:
     """The mark of what is at path now (links are followed when it is read).
+
+    ``keep`` False: without a copy, whatever it is.
 
     Raises:
         CantPin: see :func:`read_regular`.
@@ -69,7 +71,7 @@ def mark(path: str) -> FileMark:
     if data is None:
         return FileMark(path=path, digest="", size=0)
     digest = hashlib.sha256(data).hexdigest()
-    copy = base64.b64encode(data).decode("ascii") if may_be_kept(path, data) else ""
+    copy = base64.b64encode(data).decode("ascii") if keep and may_be_kept(path, data) else ""
     return FileMark(path=path, digest=digest, size=len(data), copy=copy)
 
 

@@ -19,6 +19,8 @@ from handoff.gate.words import Simple, Word, names, split
 #: files and bytes that one command may name before it counts as too many
 MAX_FILES = 64
 MAX_BYTES = 64 * 1024 * 1024
+#: characters of copies (base64) that one command may cause to be kept
+MAX_COPIED = 256 * 1024
 #: how deep scripts that call scripts are looked into
 MAX_DEPTH = 4
 #: characters of a command, and of a script, that are split into words
@@ -106,6 +108,7 @@ class _Look:
     def __init__(self) -> None:
         self.found = Uses()
         self.bytes = 0
+        self.copied = 0
         self.scripts: set[str] = set()
 
     def doubt(self, why: str) -> None:
@@ -239,11 +242,12 @@ class _Look:
             self.doubt("names more files than can be compared")
             return
         try:
-            self.found.files[path] = mark(path)
+            self.found.files[path] = mark(path, keep=self.copied < MAX_COPIED)
         except CantPin as why:
             self.doubt(str(why))
             return
         self.bytes += self.found.files[path].size
+        self.copied += len(self.found.files[path].copy)
 
     def own_program(self, words: list[Word], here: list[str], depth: int) -> None:
         """A program named by its path, as `./x`."""

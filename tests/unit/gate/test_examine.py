@@ -290,7 +290,7 @@ _TEXTS = st.one_of(
     old=st.none() | _TEXTS,
     new=st.none() | _TEXTS,
 )
-def test_nothing_that_can_be_asked_breaks_it(  # noqa: PLR0917
+def test_nothing_that_can_be_asked_breaks_it(
     tmp_path_factory: pytest.TempPathFactory,
     kind: str,
     path: str,

@@ -1,0 +1,333 @@
+"""Secrets that tell themselves by their form: provider tokens and private key blocks.
+
+Each shape has *anchors*, literal texts with which it starts. Candidates are found by
+searching for the anchors (at the speed of ``str.find``) and judged one by one where they
+stand, independent of each other: the time is linear, and it does not matter in which
+pieces the text arrives.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+#: characters that one finding, with all that decides about it, spans at most
+REACH = 16_384
+_RUN = 8_192
+
+
+class Span(NamedTuple):
+    """A finding: ``text[start:end]`` is secret. ``kind``: its class for the mark.
+    ``value``: what the tag is made from."""
+
+    start: int
+    end: int
+    kind: str
+    value: str
+
+
+class Shape(NamedTuple):
+    """``anchors``: how it starts; ``pattern``: matched at an anchor. ``strict``: a letter
+    or digit before the anchor speaks against it. ``mixed``: it needs a digit, since its
+    letters alone could be words."""
+
+    kind: str
+    anchors: tuple[str, ...]
+    pattern: re.Pattern[str]
+    strict: bool = True
+    mixed: bool = False
+
+
+def _shape(
+    kind: str, anchors: str, tail: str, *, strict: bool = True, mixed: bool = False
+) -> Shape:
+    names = tuple(anchors.split())
+    start = "|".join(re.escape(name) for name in names)
+    return Shape(kind, names, re.compile(f"(?:{start}){tail}"), strict, mixed)
+
+
+_W = "[A-Za-z0-9_-]"  # the URL-safe alphabet of base64
+_A = "[A-Za-z0-9]"
+_HEX = "[0-9a-fA-F]"
+_END = "(?![A-Za-z0-9])"
+
+SHAPES: tuple[Shape, ...] = (
+    _shape("aws-access-key", "AKIA ASIA ABIA ACCA", f"[A-Z0-9]{{16}}{_END}"),
+    _shape("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", f"{_A}{{20,{_RUN}}}", strict=False),
+    _shape("github-token", "github_pat_", f"[A-Za-z0-9_]{{20,{_RUN}}}", strict=False),
+    _shape(
+        "gitlab-token",
+        "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- glsoat- gloas- GR1348941",
+        f"[A-Za-z0-9_.-]{{20,{_RUN}}}",
+        strict=False,
+    ),
+    _shape("anthropic-key", "sk-ant-", f"{_W}{{16,{_RUN}}}"),
+    _shape("openrouter-key", "sk-or-v1-", f"{_HEX}{{32,{_RUN}}}{_END}"),
+    _shape("openai-key", "sk-proj- sk-svcacct- sk-admin- sk-None-", f"{_W}{{16,{_RUN}}}"),
+    _shape("api-key", "sk-", f"{_W}{{16,{_RUN}}}", mixed=True),
+    _shape(
+        "stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", f"[A-Za-z0-9+/=]{{10,{_RUN}}}"
+    ),
+    _shape(
+        "slack-token",
+        "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxe.xoxb- xoxe.xoxp- xapp- xwfp-",
+        f"[A-Za-z0-9-]{{10,{_RUN}}}",
+    ),
+    _shape(
+        "slack-webhook",
+        "hooks.slack.com/services/ hooks.slack.com/workflows/",
+        f"[A-Za-z0-9+/_-]{{20,{_RUN}}}",
+    ),
+    _shape(
+        "discord-webhook",
+        "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
+        f"[0-9]{{6,30}}/{_W}{{20,{_RUN}}}",
+    ),
+    _shape("google-api-key", "AIza", f"{_W}{{35,{_RUN}}}"),
+    _shape("google-oauth", "GOCSPX-", f"{_W}{{20,{_RUN}}}"),
+    _shape("google-oauth", "ya29.", f"{_W}{{20,{_RUN}}}"),
+    _shape("npm-token", "npm_", f"{_A}{{30,{_RUN}}}"),
+    _shape("pypi-token", "pypi-", f"{_W}{{40,{_RUN}}}", mixed=True),
+    _shape("huggingface-token", "hf_ api_org_", f"{_A}{{30,{_RUN}}}"),
+    _shape("sendgrid-key", "SG.", rf"{_W}{{16,64}}\.{_W}{{16,{_RUN}}}"),
+    _shape("mailgun-key", "key-", f"[0-9a-f]{{32}}{_END}"),
+    _shape("twilio-key", "SK", f"[0-9a-f]{{32}}{_END}"),
+    _shape("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", f"[0-9a-f]{{40,{_RUN}}}{_END}"),
+    _shape("shopify-token", "shpat_ shpca_ shppa_ shpss_", f"{_HEX}{{32,{_RUN}}}{_END}"),
+    _shape("square-token", "sq0atp- sq0csp- sq0idp-", f"{_W}{{20,{_RUN}}}"),
+    _shape("jwt", "eyJ", rf"{_W}{{8,{_RUN // 2}}}(?:\.{_W}{{4,{_RUN // 2}}}){{1,4}}"),
+    _shape("age-key", "AGE-SECRET-KEY-1", f"[A-Z0-9]{{50,{_RUN}}}"),
+    _shape("vault-token", "hvs. hvb. hvr.", f"{_W}{{20,{_RUN}}}"),
+    _shape("linear-key", "lin_api_ lin_oauth_", f"{_A}{{30,{_RUN}}}"),
+    _shape("notion-key", "ntn_ secret_", f"{_A}{{40,{_RUN}}}"),
+    _shape(
+        "planetscale-token",
+        "pscale_tkn_ pscale_pw_ pscale_oauth_",
+        f"[A-Za-z0-9_.=-]{{32,{_RUN}}}",
+    ),
+    _shape("databricks-token", "dapi", f"[0-9a-f]{{32}}(?:-[0-9])?{_END}"),
+    _shape("newrelic-key", "NRAK- NRAL- NRII- NRIQ-", f"{_W}{{20,{_RUN}}}", mixed=True),
+    _shape("grafana-token", "glsa_ glc_", f"[A-Za-z0-9+/=_]{{30,{_RUN}}}"),
+    _shape("sentry-token", "sntrys_ sntryu_", f"[A-Za-z0-9+/=_-]{{30,{_RUN}}}"),
+    _shape("postman-key", "PMAK-", f"{_HEX}{{24}}-{_HEX}{{34}}"),
+    _shape("doppler-token", "dp.pt. dp.st. dp.ct. dp.sa.", f"[A-Za-z0-9._-]{{30,{_RUN}}}"),
+    _shape("supabase-key", "sbp_ sb_secret_", f"{_W}{{20,{_RUN}}}", mixed=True),
+    _shape("groq-key", "gsk_", f"{_A}{{40,{_RUN}}}"),
+    _shape("xai-key", "xai-", f"{_A}{{40,{_RUN}}}"),
+    _shape("perplexity-key", "pplx-", f"{_A}{{40,{_RUN}}}"),
+    _shape("replicate-token", "r8_", f"{_A}{{30,{_RUN}}}"),
+    _shape("nvidia-key", "nvapi-", f"{_W}{{40,{_RUN}}}"),
+    _shape("figma-token", "figd_", f"{_W}{{30,{_RUN}}}"),
+    _shape("docker-token", "dckr_pat_ dckr_oat_", f"{_W}{{20,{_RUN}}}"),
+    _shape("rubygems-key", "rubygems_", f"[0-9a-f]{{40,{_RUN}}}{_END}"),
+    _shape("crates-token", "cio", f"{_A}{{32}}{_END}", mixed=True),
+    _shape("atlassian-token", "ATATT3", f"[A-Za-z0-9_=-]{{50,{_RUN}}}"),
+    _shape("bitbucket-token", "ATBB", f"[A-Za-z0-9_=-]{{24,{_RUN}}}", mixed=True),
+    _shape("pulumi-token", "pul-", f"[0-9a-f]{{40}}{_END}"),
+    _shape("brevo-key", "xkeysib- xsmtpsib-", f"{_W}{{40,{_RUN}}}"),
+    _shape("alibaba-key", "LTAI", f"{_A}{{12,30}}{_END}", mixed=True),
+    _shape("tencent-key", "AKID", f"{_A}{{20,48}}{_END}", mixed=True),
+    _shape("buildkite-token", "bkua_", f"[0-9a-f]{{40}}{_END}"),
+    _shape("circleci-token", "CCIPAT_ CCIPRJ_", f"[A-Za-z0-9_]{{30,{_RUN}}}"),
+    _shape("artifactory-key", "AKCp cmVmdGtuO", f"{_A}{{50,{_RUN}}}"),
+    _shape("terraform-token", ".atlasv1.", f"{_W}{{50,{_RUN}}}", strict=False),
+    _shape("dropbox-token", "sl.u. sl.B", f"{_W}{{60,{_RUN}}}"),
+    _shape("facebook-token", "EAACEdEose0cBA EAAG EAAB EAAJ", f"{_A}{{60,{_RUN}}}"),
+    _shape("telegram-token", ":AA", f"{_W}{{33}}(?!{_W})", strict=False),
+)
+# Where two shapes start with the same letters, the one with the longer anchor is the finer.
+_ANCHORS = sorted(
+    ((anchor, shape) for shape in SHAPES for anchor in shape.anchors),
+    key=lambda pair: -len(pair[0]),
+)
+
+# What precedes the anchor in these two belongs to the secret.
+_BEFORE = {
+    "telegram-token": re.compile(r"[0-9]{8,10}\Z"),
+    "terraform-token": re.compile(r"[A-Za-z0-9]{14}\Z"),
+}
+
+_KEY_START = "-----BEGIN "
+_KEY_HEAD = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|-----BEGIN PRIVATE KEY-----"
+)
+KEY_END = re.compile(r"-----END [A-Z0-9 ]{1,60}-----")
+# The lines of a key without its end: base64, whatever separates the lines.
+_KEY_LINES = re.compile(
+    r"(?:(?:\\[nr]|[ \t\r\n>|+\"',]){1,40}(?:[A-Za-z-]{3,20}: [^\n\\]{1,200}|[A-Za-z0-9+/=]{16,200}))"
+    r"{1,120}"
+)
+_KEY_MAX = REACH - 512
+
+# A line end inside of a word, with the quote or list sign that begins the next line. `+`
+# and `-` may be such a sign (in a difference) or the word's own: both readings are tried.
+_BREAK = re.compile(
+    r"(?<=[A-Za-z0-9_+/=.:@~-])\r?\n[ \t]{0,64}(?:[>|*#][ \t]{0,4}|[+-][ \t]{1,4})?"
+    r"(?=[A-Za-z0-9_+/=.~-])"
+)
+_BREAK_SIGNED = re.compile(
+    r"(?<=[A-Za-z0-9_+/=.:@~-])\r?\n[ \t]{0,64}(?:[>|+*#-][ \t]{0,4})?(?=[A-Za-z0-9_+/=.~-])"
+)
+_SIGNED = re.compile(r"\n[ \t]{0,64}[+-][A-Za-z0-9_+/=.~-]")
+
+
+# What every token is a part of: at least as long as the shortest (slack's, 15 characters).
+_RUNS = re.compile(r"[A-Za-z0-9_+/=.:@~%-]{15,}")
+
+
+def occurrences(text: str, needle: str) -> Iterator[int]:
+    """Where needle stands, overlapping places included."""
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1)
+
+
+def boundary(text: str, at: int) -> bool:
+    """Whether something may start at ``at``: no letter or digit before it, or one that is
+    the end of an escape (a line feed in JSON, an equals sign in a URL)."""
+    if at == 0 or not (text[at - 1].isalnum()):
+        return True
+    if at >= 2 and text[at - 2] == "\\" and text[at - 1] in "nrt":
+        return True
+    return at >= 3 and text[at - 3] == "%"
+
+
+class Unwrapped:
+    """A text without the line ends (and quote signs) that stand inside of words, and the
+    way back to places of the text itself."""
+
+    def __init__(self, text: str, broken: re.Pattern[str] = _BREAK) -> None:
+        parts, at, length = [], 0, 0
+        self._starts = [0]
+        self._shifts = [0]
+        for found in broken.finditer(text):
+            parts.append(text[at : found.start()])
+            length += found.start() - at
+            at = found.end()
+            self._starts.append(length)
+            self._shifts.append(at - length)
+        parts.append(text[at:])
+        self.text = "".join(parts) if at else text
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether there is any such line end."""
+        return len(self._starts) > 1
+
+    def place(self, at: int) -> int:
+        """The place in the text itself."""
+        return at + self._shifts[bisect_right(self._starts, at) - 1]
+
+    def breaks_at(self, at: int) -> bool:
+        """Whether a line end was taken out at that place."""
+        return self._starts[bisect_right(self._starts, at) - 1] == at and at > 0
+
+    def last_break(self, start: int, end: int) -> int:
+        """Where the last part of ``[start, end)`` begins if a line end was taken out
+        inside of it, else 0."""
+        number = bisect_right(self._starts, end - 1) - 1
+        return self._starts[number] if self._starts[number] > start else 0
+
+
+def unwrapped(text: str) -> Iterator[Unwrapped]:
+    """The text without the line ends inside of words, in each reading that there is."""
+    flat = Unwrapped(text)
+    if flat.wrapped:
+        yield flat
+    if _SIGNED.search(text):
+        yield Unwrapped(text, _BREAK_SIGNED)
+
+
+def find_shapes(text: str) -> list[Span]:
+    """All provider tokens and private keys, also those broken over line ends."""
+    runs = [found.span() for found in _RUNS.finditer(text)]
+    found = [*_private_keys(text), *(span for span, _ in _tokens(text, runs))]
+    for flat in unwrapped(text):
+        runs = [
+            (start, end)
+            for start, end in (run.span() for run in _RUNS.finditer(flat.text))
+            if flat.last_break(start, end)
+        ]
+        for span, shape in _tokens(flat.text, runs):
+            end = _end_of_broken(flat, span, shape)
+            if end:
+                first, last = flat.place(span.start), flat.place(end - 1) + 1
+                if last - first <= REACH // 2:
+                    value = flat.text[span.start : end]
+                    found.append(Span(first, last, span.kind, value))
+    return found
+
+
+def _end_of_broken(flat: Unwrapped, span: Span, shape: Shape) -> int:
+    """Where a token that was found across line ends stops: the words of the text that
+    goes on below are not part of it. 0 if it stops before its first line end, where it is
+    found as it is."""
+    end = span.end
+    while last := flat.last_break(span.start, end):
+        part = flat.text[last:end]
+        line_ends = end == len(flat.text) or flat.text[end] in "\r\n" or flat.breaks_at(end)
+        digit = any(c.isdigit() for c in part)
+        if (digit and (line_ends or len(part) >= 6)) or (line_ends and len(part) >= 16):
+            return end
+        whole = shape.pattern.search(flat.text, span.start, last)
+        if whole is None or whole.end() != last:
+            return end
+        end = last
+    return 0
+
+
+def _tokens(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[Span, Shape]]:
+    """The tokens inside of these runs of token characters. (All runs are searched as one
+    text: a search for each anchor in each run would take most of the time.)"""
+    if not runs:
+        return
+    joined = "\n".join([text[start:end] for start, end in runs])
+    places = list(accumulate((end - start + 1 for start, end in runs), initial=0))
+    taken: set[int] = set()
+    for anchor, shape in _ANCHORS:
+        run = 0
+        for joined_at in occurrences(joined, anchor):
+            number = bisect_right(places, joined_at) - 1
+            at = runs[number][0] + joined_at - places[number]
+            # Inside of what was just matched another one could only end where that did.
+            if at < run or at in taken or (shape.strict and not boundary(text, at)):
+                continue
+            if shape.kind == "jwt" and at and text[at - 1] in "-_":
+                continue  # inside of a run that was looked through from its start
+            match = shape.pattern.match(text, at)
+            if match is None:
+                continue
+            run = match.end()
+            start, value = at, match.group()
+            if shape.mixed and not any(c.isdigit() for c in value[len(anchor) :]):
+                continue
+            before = _BEFORE.get(shape.kind)
+            if before is not None:
+                head = before.search(text[max(0, at - 16) : at])
+                if head is None or not boundary(text, at - len(head.group())):
+                    continue
+                start -= len(head.group())
+                value = head.group() + value
+            taken.add(at)
+            yield Span(start, match.end(), shape.kind, value), shape
+
+
+def _private_keys(text: str) -> Iterator[Span]:
+    for at in occurrences(text, _KEY_START):
+        head = _KEY_HEAD.match(text, at)
+        if head is None:
+            continue
+        stop = text.find("-----END ", head.end(), at + _KEY_MAX)
+        match = KEY_END.match(text, stop) if stop >= 0 else None
+        if match is None:
+            lines = _KEY_LINES.match(text, head.end(), at + _KEY_MAX)
+            if lines is None:
+                continue  # the words alone, as in a program that looks for keys
+            end = lines.end()
+        else:
+            end = match.end()
+        yield Span(at, end, "private-key", text[head.end() : end])
