@@ -30,7 +30,6 @@ def measure(quick: bool) -> list[Row]:
                 "tasks": [HANDOFF, "tasks", "--json"],
                 "show": [HANDOFF, "show", task[:8], "--json"],
                 "status": [HANDOFF, "status", "--json"],
-                "events": [HANDOFF, "wait", task[:8], "--json"],
                 "httpx": [PYTHON, "-c", PEER, url, agentd.token],
             },
             5 if quick else 25,
@@ -45,7 +44,6 @@ def measure(quick: bool) -> list[Row]:
             ("tasks", "tasks"),
             ("show", "show TASK"),
             ("status", "status"),
-            ("events", "wait TASK"),
         )
     ]
 

@@ -132,9 +132,10 @@ async def theirs(rounds: int) -> list[tuple[float, float]]:
 
 
 async def ours(rounds: int) -> list[tuple[float, float]]:
-    step: dict[str, object] = {"run": {"command": "echo hello"}}
+    # each a command of its own: the same one again would pass by its first grant
+    steps: list[dict[str, object]] = [{"run": {"command": f"echo {i}"}} for i in range(rounds)]
     with running() as (agentd, repository):
-        task = str(post(agentd, "/api/tasks", request(repository, *[step] * rounds))["id"])
+        task = str(post(agentd, "/api/tasks", request(repository, *steps))["id"])
         socket = agentd.socket_path
         taken = []
         async with contextlib.AsyncExitStack() as stack:
