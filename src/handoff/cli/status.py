@@ -77,7 +77,7 @@ def active(found: Json) -> str:
                 colour(live, "red") if live == "dead" else live,
                 "?" if task.get("procs") is None else str(task["procs"]),
                 "  ".join(part for part in (safe_line(task.get("name") or ""), note) if part)
-                + ("  (nobody waits)" if unattended else ""),
+                + ("  (unwatched)" if unattended else ""),
             ]
         )
     return table(("TASK", "STATE", "EXECUTOR", "LIVE", "PROCS", "NAME"), rows) if rows else ""

@@ -42,17 +42,17 @@ def row(task: dict[str, Any]) -> list[str]:
     if task["state"] in ("running", "waiting_answer", "pending"):
         note = activity(task)
         if task.get("open_tickets"):
-            note = f"{task['open_tickets']} ticket(s) open"
+            note = f"{task['open_tickets']} open ticket{'s' * (task['open_tickets'] > 1)}"
         if task.get("queue_position"):
-            note = f"place {task['queue_position']} in the queue"
+            note = f"queue: place {task['queue_position']}"
         if task.get("watchers") == 0:
-            note += "  (nobody waits)"
+            note = ", ".join(part for part in (note, "unwatched") if part)
     return [
         short(task["id"]),
         state(task["state"]),
         safe_line(task.get("executor") or ""),
         ago(str(task.get("created_at", ""))),
-        cut(note, 40),
+        cut(note, 24),
         safe_line(task.get("name") or task.get("plan_summary") or ""),
     ]
 

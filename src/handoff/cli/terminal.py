@@ -30,19 +30,14 @@ _UNSAFE_LINE = re.compile("[\t\n]|" + _UNSAFE.pattern)
 
 def _visible(found: re.Match[str]) -> str:
     code = ord(found.group())
-    if code == 0x0A:
-        return "\\n"
-    if code == 0x09:
-        return "\\t"
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python hands it over
-        return f"\\x{code - 0xDC00:02x}"
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        return f"⟨0x{code - 0xDC00:02X}⟩"
+    return f"⟨U+{code:04X}⟩"
 
 
 def safe(text: object) -> str:
-    """Text of several lines with everything but newlines and tabs made visible."""
+    """Text of several lines with everything but newlines and tabs made visible, as
+    ``⟨U+001B⟩`` for a character and ``⟨0xFF⟩`` for a byte that is not UTF-8."""
     return _UNSAFE.sub(_visible, str(text))
 
 
@@ -156,10 +151,13 @@ def shell_quote(word: str) -> str:
 
 
 def _shell_escape(found: re.Match[str]) -> str:
-    """As :func:`_visible`, but a two-digit escape only for single bytes: that is what it
-    means to a shell."""
+    """A character in the notation of ``$'…'``, where two digits mean a byte."""
     code = ord(found.group())
-    return f"\\u{code:04x}" if 0x80 <= code < 0x100 else _visible(found)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return {"\n": "\\n", "\t": "\\t"}.get(found.group(), f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def epoch(text: str) -> float | None:

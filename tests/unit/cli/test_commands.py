@@ -224,7 +224,7 @@ def test_done_checks_the_note_and_shows_what_became_of_the_worktree(
     call.patch.setenv("NO_COLOR", "1")
     shown = call("done", "1f3a", tty=True).out
     assert "/w/x was kept (dirty)" in shown
-    assert "?? a\\nb" in shown
+    assert "?? a⟨U+000A⟩b" in shown
     assert "handoff reclaim 1f3a" in shown
 
 
@@ -263,7 +263,7 @@ def test_tasks_as_a_table(call: Caller, served: Served) -> None:
     shown = call("tasks", tty=True).out
     assert "\x1b" not in shown
     assert len(shown.splitlines()) == 32
-    assert "2 ticket(s) open" in shown
+    assert "2 open tickets" in shown
     assert "handoff tasks --limit 1000" in shown
     served.on("GET", "/api/tasks", [])
     assert "handoff dispatch" in call("tasks", tty=True).out
@@ -311,7 +311,7 @@ def test_show_ticket_keeps_every_byte(call: Caller, served: Served) -> None:
     served.on("GET", "/api/tasks/1f3a/tickets/g1", found)
     assert call("show", "1f3a", "--ticket", "g1").json["request"]["permission"] == text
     shown = call("show", "1f3a", "--ticket", "g1", tty=True).out
-    assert "a" * 50_000 + "\\x1b[2J" + "b" * 50_000 in shown
+    assert "a" * 50_000 + "⟨U+001B⟩[2J" + "b" * 50_000 in shown
     assert "/etc/x  (symlink loop)" in shown
 
 
@@ -319,7 +319,7 @@ def test_show_plan_is_exact_when_piped(call: Caller, served: Served) -> None:
     served.on("GET", "/api/tasks/1f3a/plan", {"plan": "a\r\n\x1b[1m", "name": "p.md"})
     assert call("show", "1f3a", "--plan").raw == b"a\r\n\x1b[1m"
     assert call("show", "1f3a", "--plan", "--json").json["name"] == "p.md"
-    assert call("show", "1f3a", "--plan", tty=True).out == "a\\x0d\n\\x1b[1m\n"
+    assert call("show", "1f3a", "--plan", tty=True).out == "a⟨U+000D⟩\n⟨U+001B⟩[1m\n"
 
 
 # -- diff, fetch, run --------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_diff_on_a_terminal_cuts_a_huge_line_with_its_size(call: Caller, served:
     call.patch.setenv("NO_COLOR", "1")
     shown = call("diff", "1f3a", tty=True).out
     assert len(shown) < 10_000
-    assert "+one\\x1b[2J line" in shown
+    assert "+one⟨U+001B⟩[2J line" in shown
     assert "[line of 24.0 MiB, cut here]" in shown
     assert shown.splitlines()[-1] == "-last"
 
@@ -378,7 +378,7 @@ def test_fetch(call: Caller, served: Served) -> None:
     assert [r.one("path") for r in served.seen] == ["a b", "-x"]
     assert call("fetch", "1f3a").code == 2
     assert call("fetch", "1f3a", "a", "--", "b").code == 2
-    assert call("fetch", "1f3a", "x", tty=True).out == "\\x00\\xff\n"
+    assert call("fetch", "1f3a", "x", tty=True).out == "⟨U+0000⟩⟨0xFF⟩\n"
 
 
 def run_reply(*parts: tuple[int, bytes], **end: Any) -> Reply:
@@ -438,7 +438,7 @@ def test_run_on_a_terminal_is_harmless_and_never_cuts_a_character(
     data = "größe 日\x1b[2J\r\n".encode()
     parts = [(1, data[n : n + 1]) for n in range(len(data))]
     served.on("POST", "/api/tasks/1f3a/run", lambda _: run_reply(*parts))
-    assert call("run", "1f3a", "x", tty=True).out == "größe 日\\x1b[2J\n"
+    assert call("run", "1f3a", "x", tty=True).out == "größe 日⟨U+001B⟩[2J\n"
 
 
 # -- attach ------------------------------------------------------------------------------
@@ -471,7 +471,7 @@ def test_attach_shows_the_work(call: Caller, served: Served) -> None:
     done = call("attach", "1f3a", "--all", "--no-follow")
     assert done.code == 0
     assert "  > Do it\n" in done.out
-    assert "I will \\x1b[2Jdo.\n▸ make\n    [3 lines before]\n    3\n" in done.out
+    assert "I will ⟨U+001B⟩[2Jdo.\n▸ make\n    [3 lines before]\n    3\n" in done.out
     assert "    8\n    failed\n◆ permission g1" in done.out
     assert (
         "  │ rm -rf /\n◇ g1 deny: no  (by ada)\n↻ attempt 2: overloaded\nplan\n  [x] a\n"
@@ -570,9 +570,9 @@ def test_status(call: Caller, served: Served) -> None:
         assert part in shown
     assert "recovering" in shown
     rows = {line.split()[0]: line for line in shown.splitlines() if line}
-    assert rows["1f3a0000"].split()[4:] == ["3", "n\\x1b[2J", "(nobody", "waits)"]
+    assert rows["1f3a0000"].split()[4:] == ["3", "n⟨U+001B⟩[2J", "(unwatched)"]
     assert rows["2b4c0000"].split()[3:5] == ["unknown", "?"]
-    assert "nobody" not in rows["2b4c0000"]
+    assert "unwatched" not in rows["2b4c0000"]
 
 
 def test_status_without_agentd_is_5(call: Caller, served: Served) -> None:

@@ -189,7 +189,7 @@ def test_error_text_is_harmless_on_a_terminal(call: Caller, served: Served) -> N
     call.patch.setenv("NO_COLOR", "1")
     done = call("show", TASK)
     assert "\x1b" not in done.err
-    assert "a\\x1b[31m\\u202eb" in done.err
+    assert "a⟨U+001B⟩[31m⟨U+202E⟩b" in done.err
 
 
 def test_interrupt_is_130_and_quiet(call: Caller) -> None:

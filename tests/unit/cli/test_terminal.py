@@ -41,10 +41,11 @@ def test_safe_keeps_ordinary_text(text: str) -> None:
 
 def test_safe_says_what_was_there() -> None:
     assert (
-        terminal.safe("a\x1b[2Jb\r\u202ec\u200bd\udcffe") == "a\\x1b[2Jb\\x0d\\u202ec\\u200bd\\xffe"
+        terminal.safe("a\x1b[2Jb\r\u202ec\u200bd\udcffe")
+        == "a⟨U+001B⟩[2Jb⟨U+000D⟩⟨U+202E⟩c⟨U+200B⟩d⟨0xFF⟩e"
     )
-    assert terminal.safe("\U000e0041") == "\\U000e0041"
-    assert terminal.safe_line("a\tb\nc") == "a\\tb\\nc"
+    assert terminal.safe("\U000e0041") == "⟨U+E0041⟩"
+    assert terminal.safe_line("a\tb\nc") == "a⟨U+0009⟩b⟨U+000A⟩c"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -94,7 +95,7 @@ def test_local_time_has_its_date_on_another_day() -> None:
     assert terminal.local_time(stamp, now) == "11:59:00"
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(now - 86400))
     assert terminal.local_time(stamp, now) == "2026-11-29 12:00"
-    assert terminal.local_time("in\x1b an hour") == "in\\x1b an hour"
+    assert terminal.local_time("in\x1b an hour") == "in⟨U+001B⟩ an hour"
     assert terminal.ago("soon") == "?"
 
 

@@ -237,7 +237,7 @@ def test_on_a_terminal_it_is_readable_and_ends_with_commands(
     agentd.tickets = [ticket("g1")]
     shown = call("wait", "1f3a", tty=True).out
     assert "\x1b" not in shown
-    assert "echo \\x1b[2J\\u202egnp" in shown
+    assert "echo ⟨U+001B⟩[2J⟨U+202E⟩gnp" in shown
     assert "900 characters, 40 lines" in shown
     assert "handoff show 1f3a0000 --ticket g1" in shown
     assert "handoff reply 1f3a0000 --ticket g1 --approve" in shown
