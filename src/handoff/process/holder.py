@@ -46,10 +46,9 @@ if TYPE_CHECKING:
 
 #: seconds between looks at the tree: roster, process limit, our socket's name
 WATCH_S = 1.0
-#: seconds between kill rounds, and of rounds in a row while new processes turn up
+#: seconds between kill rounds, of rounds in a row at newcomers, between tries at a full disk
 KILL_ROUND_S = 0.02
 KILL_BURST_S = 0.2
-#: seconds between tries to write to a full disk
 DISK_RETRY_S = 0.2
 #: seconds of killing after which a client that asked for the end is told what still lives
 STUBBORN_S = 5.0

@@ -74,11 +74,14 @@ async def test_only_known_children_are_killed(way: str, monkeypatch: pytest.Monk
 
 def test_children_of_a_loop_that_is_gone_are_collected():
     async def leave() -> int:
-        pid = spawn("exit 0")
+        pid = spawn("exec sleep 60")
         reaping.watch(pid)
         return pid
 
     pid = asyncio.run(leave())
+    reaping.collect()
+    assert pid in reaping._unreaped  # it lives still
+    os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     reaping.collect()
     with pytest.raises(ChildProcessError):

@@ -52,6 +52,7 @@ async def test_a_number_seen_before_is_not_written_twice(runs: Runs):
     assert await shim.send(1, b"one\n") == 1
     assert await shim.send(2, b"two\n") == 2
     assert await shim.send(1, b"one\n") == 2
+    await until_output(shim, b"two\n")
     assert await shim.end(1.0) == []
     assert joined(await whole(shim), "stdout") == b"one\ntwo\n"
 
@@ -61,6 +62,7 @@ async def test_a_gap_is_refused_and_nothing_is_written(runs: Runs):
     with pytest.raises(ProtocolViolation, match="gap"):
         await shim.send(2, b"two\n")
     assert await shim.send(1, b"one\n") == 1
+    await until_output(shim, b"one\n")
     await shim.end(1.0)
     assert joined(await whole(shim), "stdout") == b"one\n"
 
@@ -71,6 +73,7 @@ async def test_input_may_be_any_bytes(runs: Runs):
     await shim.send(1, raw)
     await shim.send(2, b"")
     await shim.send(3, b"\n")
+    await until_output(shim, raw + b"\n")
     await shim.end(1.0)
     assert joined(await whole(shim), "stdout") == raw + b"\n"
 
@@ -130,6 +133,7 @@ async def test_attach_finds_it_again_and_numbers_go_on(runs: Runs):
     assert await second.alive()
     assert await second.send(1, b"one\n") == 1
     assert await second.send(2, b"two\n") == 2
+    await until_output(second, b"two\n")
     await second.end(1.0)
     assert joined(await whole(second), "stdout") == b"one\ntwo\n"
 
@@ -153,6 +157,7 @@ async def test_several_clients_at_once(runs: Runs):
     others = [await runs.attach(shim) for _ in range(4)]
     for number, one in enumerate([shim, *others], 1):
         await one.send(number, b"%d\n" % number)
+    await until_output(shim, b"5\n")
     await shim.end(1.0)
     for one in [shim, *others]:
         assert joined(await whole(one), "stdout") == b"1\n2\n3\n4\n5\n"
@@ -175,6 +180,7 @@ async def test_a_broken_connection_is_made_again(runs: Runs):
         assert shim._writer is not None
         shim._writer.transport.abort()
         assert await shim.send(number, b"%d\n" % number) == number
+    await until_output(shim, b"5\n")
     await shim.end(1.0)
     assert joined(await whole(shim), "stdout") == b"one\n2\n3\n4\n5\n"
 
