@@ -84,19 +84,20 @@ class Run:
             text = f"{text}\n@@model {json.dumps(script)}"
         await self.command(contract.Prompt(text))
 
-    async def next(self, kind: type[T], within: float = 40.0) -> T:
-        """The next observation of that kind; those before it are passed over."""
+    async def next(self, *kinds: type[T], within: float = 40.0) -> T:
+        """The next observation of those kinds; others before it are passed over."""
+        wanted = " or ".join(kind.__name__ for kind in kinds)
         try:
             async with asyncio.timeout(within):
                 while True:
                     while self.looked < len(self.seen):
                         found = self.seen[self.looked]
                         self.looked += 1
-                        if isinstance(found, kind):
+                        if isinstance(found, kinds):
                             return found
-                    await self._more(kind.__name__)
+                    await self._more(wanted)
         except TimeoutError:
-            raise AssertionError(f"no {kind.__name__} in {within:g} s: {self.tell()}") from None
+            raise AssertionError(f"no {wanted} in {within:g} s: {self.tell()}") from None
 
     async def _more(self, wanted: str) -> None:
         assert self.pump is not None

@@ -14,9 +14,10 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -39,6 +40,10 @@ _CLOUD = (
 )
 
 
+#: what a user of Grok writes into ~/.grok/config.toml so that it asks whatever others allow
+GROK_ASK = '[permission]\nask = ["Bash", "Edit", "WebFetch", "MCPTool"]'
+
+
 class Detection(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was found of one executor.
 
@@ -47,7 +52,8 @@ class Detection(msgspec.Struct, frozen=True, omit_defaults=True):
     Handoff was tested with; None without a version. ``login``: ``yes``, ``no`` or
     ``unknown``; ``evidence``: the file or variable that says so. ``problem``: why it
     can't be used, "" if nothing was found. ``remedy``: the command for whatever is
-    missing: it, its interpreter or its login.
+    missing: it, its interpreter or its login. ``warning``: what of the user's settings
+    lets it work past the gate, and how to shut that; "" if nothing does.
     """
 
     name: str
@@ -59,6 +65,7 @@ class Detection(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: str = ""
     problem: str = ""
     remedy: str = ""
+    warning: str = ""
 
 
 def detect(
@@ -96,6 +103,7 @@ def detect(
         login=login,
         evidence=evidence,
         remedy=definition.login if login == "no" else "",
+        warning=_open_gate(home) if definition.name == "grok" else "",
     )
     if not version:
         return found
@@ -167,6 +175,34 @@ def logged_in(
 
 def _in_home(file: str, home: str) -> str:
     return os.path.join(home, file[2:]) if file.startswith("~/") else file
+
+
+# -- the gate ----------------------------------------------------------------------------
+
+
+def _open_gate(home: str) -> str:
+    """What lets Grok work unasked: it obeys Claude Code's allow rules of the user."""
+    asks: list[Any] = []
+    try:
+        with open(os.path.join(home, ".grok", "config.toml"), "rb") as file:
+            asks = tomllib.load(file).get("permission", {}).get("ask", [])
+    except (OSError, ValueError, AttributeError):
+        pass  # no file, or one that Grok can't read either: then nothing is asked for
+    if "Bash" in asks or "*" in asks:
+        return ""
+    for name in ("settings.json", "settings.local.json"):
+        try:
+            with open(os.path.join(home, ".claude", name), encoding="utf-8") as file:
+                allowed = json.load(file)["permissions"]["allow"]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        if allowed:
+            rules = GROK_ASK.replace("\n", "  ")
+            return (
+                f"Grok obeys the allow rules of ~/.claude/{name}: what they allow is not asked "
+                f"for. Write into ~/.grok/config.toml: {rules}"
+            )
+    return ""
 
 
 # -- version -----------------------------------------------------------------------------

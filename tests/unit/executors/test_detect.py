@@ -222,3 +222,28 @@ def test_all_are_looked_for_at_once_and_come_in_order(machine: Machine) -> None:
     there = {one.name: one.version for one in found if one.path and one.name != "fake"}
     assert there["opencode"] == "1.18.33"
     assert there["grok"] == "1.0.41"
+
+
+@pytest.mark.parametrize(
+    ("claude", "grok", "warned"),
+    [
+        ('{"permissions": {"allow": ["Bash(git push:*)"]}}', None, True),
+        ('{"permissions": {"allow": ["Bash(git push:*)"]}}', "[cli]\n", True),
+        ('{"permissions": {"allow": ["Bash(git push:*)"]}}', "not toml [", True),
+        ('{"permissions": {"allow": ["Bash(git push:*)"]}}', module.GROK_ASK, False),
+        ('{"permissions": {"allow": []}}', None, False),
+        ('{"permissions": 3}', None, False),
+        ("[]", None, False),
+        (None, None, False),
+    ],
+)
+def test_settings_that_let_grok_past_the_gate_are_told(
+    machine: Machine, claude: str | None, grok: str | None, warned: bool
+) -> None:
+    machine.program("#!/bin/sh\necho 1.0.41\n", "grok")
+    for name, file, text in ((".claude", "settings.json", claude), (".grok", "config.toml", grok)):
+        if text is not None:
+            (machine.home / name).mkdir()
+            (machine.home / name / file).write_text(text)
+    warning = machine.detect(BUILT_IN["grok"]).warning
+    assert ("settings.json" in warning) is warned
