@@ -4,7 +4,7 @@ Ready is the first answer to an HTTP request after the process was started. Memo
 its processes) and processor time are taken after it has been left alone.
 Peers: uvicorn with a Starlette application of one route and one WebSocket, which is the
 floor for anything built on them; cli-agent-orchestrator's server; ``opencode serve``. A peer
-that is not installed in ``.live`` is left out.
+that is not installed in ``.live`` is left out (``scripts/bench --peers`` installs one of them).
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ FILES = [
     "daemon_idle",
     "fanout",
     "dispatch",
+    "attach",
     "scale",
     "recovery",
 ]
@@ -73,7 +74,7 @@ Those that are not in the `bench` group of `pyproject.toml` go into `.live`, and
 of the table where they are missing:
 
 ```text
-python3 -m venv .live/cao && .live/cao/bin/pip install cli-agent-orchestrator
+scripts/bench --peers         # cli-agent-orchestrator
 scripts/live-install          # opencode, among other executors
 ```
 """
@@ -112,16 +113,27 @@ def run(name: str, quick: bool) -> list[Row]:
     return [Row(**row) for row in json.loads(done.stdout.splitlines()[-1])]
 
 
+def install_peers() -> int:
+    """cli-agent-orchestrator, which needs an environment of its own."""
+    place = ROOT / ".live" / "cao"
+    subprocess.run([PYTHON, "-m", "venv", str(place)], check=True)
+    pip = [str(place / "bin" / "pip"), "install", "--quiet", "cli-agent-orchestrator"]
+    return subprocess.run(pip, check=False).returncode
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure against budgets.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(FILES)}")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--check", action="store_true", help="fail on twice the budget")
+    parser.add_argument("--peers", action="store_true", help="only install the peer servers")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md")
     args = parser.parse_args()
     unknown = set(args.names) - set(FILES)
     if unknown:
         parser.error(f"no benchmark is named {', '.join(sorted(unknown))}")
+    if args.peers:
+        return install_peers()
     facts = machine()
     rows: list[Row] = []
     for name in args.names or FILES:
