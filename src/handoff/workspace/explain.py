@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from handoff.errors import (
     GitError,
     NotARepository,
     RepositoryLocked,
+    StorageError,
     StorageFull,
     TimedOut,
 )
@@ -60,7 +62,8 @@ def explain(args: Sequence[str], cwd: str, code: int, err: str) -> GitError | St
             folder=cwd,
         )
     remedy = ""
-    if "Permission denied" in err or "Read-only file system" in err:
+    if re.search(r"Permission denied|Read-only|unable to create|cannot lock ref", err):
+        said += _why_not_writable(cwd)
         remedy = f"make {cwd} writable for the user that runs agentd"
     if code < 0:
         said = said or f"ended by signal {-code}"
@@ -70,6 +73,24 @@ def explain(args: Sequence[str], cwd: str, code: int, err: str) -> GitError | St
         exit_code=code,
         stderr=err[-2000:],
     )
+
+
+def _why_not_writable(folder: str) -> str:
+    """What git leaves out of "unable to create"."""
+    try:
+        read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+    except OSError:
+        return ""
+    return " (the file system is read-only)" if read_only else ""
+
+
+def storage_error(error: OSError, what: str) -> StorageError:
+    """The typed error for a file operation of ours that failed."""
+    where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+    cause = f"{what}: {error.strerror or error}" + (f" ({where})" if where else "")
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFull(cause, remedy="free some space and try again")
+    return StorageError(cause, remedy="look at the folder's owner and permissions")
 
 
 def _verb(args: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 
 from handoff.errors import TimedOut
+from handoff.workspace.explain import storage_error
 
 #: seconds that somebody else is waited for: longer than any git call may take
 WAIT_LIMIT = 330.0
@@ -26,6 +27,7 @@ def held(path: str, what: str, *, limit: float = WAIT_LIMIT) -> Iterator[int]:
 
     Raises:
         TimedOut: somebody held it for ``limit`` seconds.
+        StorageError: the lock can't be opened or made.
     """
     deadline = time.monotonic() + limit
     is_folder = os.path.isdir(path)
@@ -42,7 +44,10 @@ def held(path: str, what: str, *, limit: float = WAIT_LIMIT) -> Iterator[int]:
 def _take(path: str, is_folder: bool, what: str, deadline: float) -> int:
     flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECTORY if is_folder else os.O_CREAT)
     while True:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o600)
+        try:
+            descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise storage_error(error, f"can't lock {what}") from error
         try:
             if _lock(descriptor) and (is_folder or _still_named(descriptor, path)):
                 return descriptor

@@ -13,17 +13,19 @@ import os
 import shutil
 import stat
 
-from handoff.errors import GitError, HandoffError, NotFound, WorkspaceRefused
+from handoff.errors import GitError, HandoffError, NotFound, StorageFull, WorkspaceRefused
 from handoff.workspace import git, refs
 from handoff.workspace.base import commit_of
 from handoff.workspace.contract import WorkspacePlan
-from handoff.workspace.explain import shell_quote
+from handoff.workspace.explain import shell_quote, storage_error
 from handoff.workspace.identity import Tree, list_trees
 from handoff.workspace.lock import held
 from handoff.workspace.state import branch_of, git_dir_of, head_of, is_worktree
 
 #: file in the private folder of a managed worktree that was made completely
 READY = "handoff-ready"
+#: bytes of free space below which a file that git could not write failed for that
+FULL = 4 << 20
 
 
 def create(plan: WorkspacePlan) -> None:
@@ -39,7 +41,10 @@ def create(plan: WorkspacePlan) -> None:
     """
     if plan.kind == "managed":
         parent = os.path.dirname(plan.work_dir)
-        os.makedirs(parent, mode=0o700, exist_ok=True)
+        try:
+            os.makedirs(parent, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, f"can't make {parent}") from error
         with held(lock_path(plan), plan.work_dir) as descriptor:
             _create_managed(plan, descriptor)
     else:
@@ -107,8 +112,29 @@ def _create_managed(plan: WorkspacePlan, descriptor: int) -> None:
         _check_made(plan)
         _mark_ready(plan)
     except BaseException as error:
-        _take_back(plan, error)
+        better = _with_disk(plan, error)
+        _take_back(plan, better)
+        if better is not error:
+            raise better from error
         raise
+
+
+def _with_disk(plan: WorkspacePlan, error: BaseException) -> BaseException:
+    """Git does not say why it could not write a file: look at the disk for it."""
+    if isinstance(error, OSError):
+        return storage_error(error, f"can't make {plan.work_dir}")
+    if not isinstance(error, GitError) or "unable to write" not in str(error):
+        return error
+    parent = os.path.dirname(plan.work_dir)
+    free = shutil.disk_usage(parent).free
+    if free < FULL:
+        return StorageFull(
+            f"the disk is full: {error} ({free // 1024} KiB free in {parent})",
+            remedy="free some space and try again",
+            folder=parent,
+        )
+    error.remedy = f"look whether {free // (1 << 20)} MiB in {parent} are enough"
+    return error
 
 
 def _check_made(plan: WorkspacePlan) -> None:
@@ -209,7 +235,11 @@ def _tied(folder: str) -> bool:
 
 def erase_folder(folder: str) -> None:
     """Remove a folder and all below it, also what was made read-only; links are removed,
-    not followed. Missing is fine."""
+    not followed. Missing is fine.
+
+    Raises:
+        StorageError: something in it belongs to another user.
+    """
     if os.path.islink(folder):
         os.unlink(folder)
         return
@@ -218,12 +248,19 @@ def erase_folder(folder: str) -> None:
     except FileNotFoundError:
         return
     except PermissionError:
+        _erase_stubborn(folder)
+
+
+def _erase_stubborn(folder: str) -> None:
+    try:
         for top, folders, _ in os.walk(folder):
             for path in (top, *(os.path.join(top, name) for name in folders)):
                 mode = os.lstat(path).st_mode
                 if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
                     os.chmod(path, stat.S_IMODE(mode) | stat.S_IRWXU)
         shutil.rmtree(folder)
+    except OSError as error:
+        raise storage_error(error, f"can't remove {folder}") from error
 
 
 # -- a tree that somebody else owns -------------------------------------------------------

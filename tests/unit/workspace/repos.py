@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -373,8 +374,16 @@ def build(name: str, folder: Path) -> Path:
     return BUILDERS[name](folder)
 
 
-def living_members(group: int) -> list[int]:
-    """Processes of a process group that still run (a zombie does not)."""
+def living_members(group: int, patience: float = 5.0) -> list[int]:
+    """Processes of a process group that still run after ``patience`` seconds (a zombie
+    does not run)."""
+    deadline = time.monotonic() + patience
+    while (found := _members(group)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def _members(group: int) -> list[int]:
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
