@@ -246,13 +246,34 @@ def _text(
     add("difference", diff, block=True)
     if doubts:
         parts.append("a grant serves once, because:\n" + "\n".join(f"- {why}" for why in doubts))
-    add("input", asked.raw, block=True)
+    add("input", _rest_of_input(asked.raw, shown), block=True)
     text = parts[0]
     for before, part in pairwise(parts):
         # A block stands apart; single lines stand together.
         text += ("\n\n" if "\n" in before or "\n" in part else "\n") + part
     # Half a surrogate pair (a JSON input may hold one) can't be stored as it is.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _rest_of_input(raw: str, shown: set[str]) -> str:
+    """The tool's input without the texts that stand above already, word for word: said
+    twice, they would only push apart what has to be read. Anything unusual: all of it."""
+    try:
+        pairs = json.loads(raw, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return raw
+    if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
+        return raw
+    rest = dict(pairs)
+    above = [key for key, value in pairs if isinstance(value, str) and value in shown]
+    if len(rest) < len(pairs) or not above:
+        return raw
+    for value in rest.values():
+        if isinstance(value, list):
+            return raw  # parts of parts: shown as they came
+    for key in above:
+        rest[key] = "(as above)"
+    return json.dumps(rest, ensure_ascii=False)
 
 
 def _target_line(target: Target) -> str:

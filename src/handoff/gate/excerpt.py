@@ -39,6 +39,7 @@ _SPECIAL = re.compile(
 )
 # How much of the end is looked at; more than any excerpt shows, blank runs set aside.
 _WINDOW = 8192
+_STEP = 4096
 _CLUSTER = 16
 
 
@@ -54,7 +55,14 @@ def _code(character: str) -> str:
 def _pieces(text: str, start: int, end: int) -> Iterator[tuple[str, int, bool]]:
     """The text as (what is printed, where its source ends, whether anything was counted)."""
     at = start
-    for found in _SPECIAL.finditer(text, start, end):
+    for found in _specials(text, start, end):
+        if isinstance(found, int):
+            # Plain up to there; a cluster that goes on is left for the next step.
+            for piece in _clusters(text, at, found):
+                if piece[1] < found:
+                    yield piece
+                    at = piece[1]
+            continue
         yield from _clusters(text, at, found.start())
         at = found.end()
         source, kind = found.group(), found.lastgroup
@@ -75,6 +83,29 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[str, int, bool]]:
         else:
             yield _code(source), at, False
     yield from _clusters(text, at, end)
+
+
+def _specials(text: str, start: int, end: int) -> Iterator[re.Match[str] | int]:
+    """Where something is not plain text, or a place before which all is plain.
+
+    A caller that has enough stops: a large text is not looked through to its end."""
+    at = start
+    while at < end:
+        stop = min(at + _STEP, end)
+        found = _SPECIAL.search(text, at, stop)
+        if found is not None:
+            # Matched again without the limit of the step, where it may be longer, or
+            # nothing special because of the character after it.
+            whole = _SPECIAL.match(text, found.start(), end)
+            if whole is not None:
+                yield whole
+            at = whole.end() if whole is not None else found.start() + 1
+        elif stop < end:
+            # What depends on the character after it is seen in the next step.
+            at = stop - 1
+            yield at
+        else:
+            return
 
 
 def _clusters(text: str, start: int, end: int) -> Iterator[tuple[str, int, bool]]:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import stat
 
+from handoff.errors import Failed
 from handoff.gate.contract import FileMark
 from handoff.redaction import looks_secret
 
@@ -19,7 +20,7 @@ _SECRET_NAMES = (".env", ".netrc", ".npmrc", ".pypirc", ".pgpass", "credentials"
 _SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx", ".env")
 
 
-class CantPin(Exception):
+class CantPin(Failed):
     """The content of a path can't be kept as a digest. ``str()`` says why."""
 
 

@@ -88,6 +88,10 @@ _URL_TOKEN = re.compile(r"([A-Za-z0-9_.~%-]{16,512})@")
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]{12,1024}={0,4}")
 _BASIC = re.compile(r"[A-Za-z0-9+/]{12,1024}={0,2}(?![A-Za-z0-9+/=])")
 _LOGIN_OPTION = re.compile(r"(?:=|[ \t]{1,4})[\"']?[^\s:\"']{1,128}:([^\s\"']{1,512})")
+# Without any of these there is nothing to look for.
+_HINT = re.compile(
+    "(?i)" + "|".join(re.escape(word) for word in (*_KEYWORDS, "basic ", "://", " -u", "-user"))
+)
 _LINE_END = re.compile(r"[ \t,;]{0,4}(?:\r?\n|\Z)")
 _CALL = re.compile(r"\b(?:curl|wget|https?|xh|ftp|lftp|svn)\b")
 _NETRC = re.compile(r"(?:login|machine|account)\s{1,8}\S{1,128}\s{1,8}\Z")
@@ -95,6 +99,8 @@ _NETRC = re.compile(r"(?:login|machine|account)\s{1,8}\S{1,128}\s{1,8}\Z")
 
 def find_pairs(text: str) -> list[Span]:
     """All secrets that their surroundings give away."""
+    if _HINT.search(text) is None:
+        return []
     lower = text.replace("\u0130", "i").lower()
     found = list(_urls(text))
     found += _schemes(text, lower)

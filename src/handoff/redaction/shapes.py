@@ -175,6 +175,7 @@ _SIGNED = re.compile(r"\n[ \t]{0,64}[+-][A-Za-z0-9_+/=.~-]")
 
 
 # What every token is a part of: at least as long as the shortest (slack's, 15 characters).
+_SHORTEST = 15
 _RUNS = re.compile(r"[A-Za-z0-9_+/=.:@~%-]{15,}")
 
 
@@ -235,6 +236,8 @@ class Unwrapped:
 
 def unwrapped(text: str) -> Iterator[Unwrapped]:
     """The text without the line ends inside of words, in each reading that there is."""
+    if "\n" not in text:
+        return
     flat = Unwrapped(text)
     if flat.wrapped:
         yield flat
@@ -244,6 +247,8 @@ def unwrapped(text: str) -> Iterator[Unwrapped]:
 
 def find_shapes(text: str) -> list[Span]:
     """All provider tokens and private keys, also those broken over line ends."""
+    if len(text) < _SHORTEST:
+        return []
     runs = [found.span() for found in _RUNS.finditer(text)]
     found = [*_private_keys(text), *(span for span, _ in _tokens(text, runs))]
     for flat in unwrapped(text):

@@ -13,6 +13,7 @@ from handoff.executors.contract import FileEdit, PermissionAsked
 from handoff.gate.changed import changed
 from handoff.gate.contract import Examined
 from handoff.gate.examine import examine
+from handoff.gate.excerpt import excerpt
 
 
 @pytest.fixture
@@ -152,6 +153,31 @@ def test_the_text_holds_every_byte(work: Path) -> None:
         assert part is not None
         assert part in found.text
     assert found.text.startswith("command:\nls")
+
+
+def test_what_stands_above_is_not_said_twice(work: Path) -> None:
+    command = "ls" + "\n" * 3000 + "touch deceived"
+    found = look(work, run(command, raw=json.dumps({"command": command, "timeout": 5})))
+    assert found.text.count("touch deceived") == 1
+    assert found.text.endswith('\n{"command": "(as above)", "timeout": 5}')
+    shown = excerpt(found.text).text
+    assert "[… 2999 blank lines …]\ntouch deceived" in shown
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"command":"true","command":"false"}',
+        '{"command":"true","x":{"y":"z"}}',
+        '{"command":"true","x":["y"]}',
+        '["true"]',
+        '"true"',
+        '{"command":"other"}',
+        "true",
+    ],
+)
+def test_an_unusual_input_is_shown_as_it_came(work: Path, raw: str) -> None:
+    assert raw in look(work, run("true", raw=raw)).text
 
 
 def test_the_text_of_a_write_shows_where_and_what(work: Path) -> None:
