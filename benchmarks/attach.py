@@ -1,8 +1,7 @@
 """From a line that an executor writes to the line that a person who is attached reads.
 
 Counted from the shim's time stamp of the output, over the journal, the driver, the commit
-and the stream of frames, until the frame was received. And how fast a flood of output is
-taken over: from the first frame to the last, each of them on disk.
+and the stream of frames, until the frame was received.
 """
 
 from __future__ import annotations
@@ -58,35 +57,15 @@ def latency(agentd: Agentd, task: str, ticks: int) -> list[float]:
     return [at - said[tick] for tick, at in seen.items() if tick in said]
 
 
-def flood(agentd: Agentd, task: str, lines: int) -> float:
-    """Lines a second."""
-    began = ended = 0.0
-    left = lines
-    for at, frame in frames(agentd, task):
-        if frame["kind"] == "text":
-            began = began or at
-            left -= str(frame["data"]).count("flood.")
-            if left <= 0:
-                ended = at
-                break
-    return lines / ((ended - began) / 1000)
-
-
 def measure(quick: bool) -> list[Row]:
-    ticks, lines = (30, 500) if quick else (200, 5000)
+    ticks = 30 if quick else 200
     steps: list[dict[str, object]] = []
     for i in range(ticks):
         steps += [{"say": {"text": f"tick {i}.\n"}}, {"sleep": {"seconds": 0.01}}]
     with running() as (agentd, repository):
         task = str(post(agentd, "/api/tasks", request(repository, *steps))["id"])
         taken = latency(agentd, task, ticks)
-        many: list[dict[str, object]] = [{"say": {"text": "flood.\n"}}] * lines
-        task = str(post(agentd, "/api/tasks", request(repository, *many))["id"])
-        rate = flood(agentd, task, lines)
-    return [
-        Row("attach: executor's output until it is read, p50", "ms", p50(taken), None),
-        Row("attach: a flood of output taken over", "lines/s", rate, None, more=True),
-    ]
+    return [Row("attach: executor's output until it is read, p50", "ms", p50(taken), None)]
 
 
 if __name__ == "__main__":
