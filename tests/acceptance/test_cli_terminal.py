@@ -63,6 +63,8 @@ def test_a_request_is_harmless_complete_by_one_command_and_answered(
     overview = screen("show", task)
     assert overview.end() == 0
     assert overview.harmless()
+    assert "rm -rf x" in overview.text
+    assert "300 blanks" in overview.text
     deny = next(line for line in shown.splitlines() if "--deny" in line)
     answered = screen(*shlex.split(deny)[1:])
     assert answered.end() == 0

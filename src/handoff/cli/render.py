@@ -5,6 +5,8 @@ Everything that came from elsewhere passes through :mod:`handoff.cli.terminal` h
 
 from __future__ import annotations
 
+import re
+
 from handoff.cli.terminal import (
     colour,
     indent,
@@ -14,6 +16,7 @@ from handoff.cli.terminal import (
     span,
     state,
 )
+from handoff.errors import HandoffError
 from handoff.ids import short
 
 TYPE_CHECKING = False
@@ -40,14 +43,28 @@ def _shortness(payload: Json, full: str) -> list[str]:
     return [colour(f"  ({said}; in full: {full})", "yellow")]
 
 
+def _asked(event: Json, full: str, context: Context) -> list[str]:
+    """What a permission is wanted for. An event holds little; where it says that it is
+    short, the ticket gives the start and the end of what would run or be changed."""
+    payload = event["payload"]
+    if payload.get("short"):
+        try:
+            ticket = context.client().get(
+                f"/api/tasks/{event['task_id']}/tickets/{payload.get('ref')}"
+            )
+            return _ticket_text(ticket["request"], gate=True, whole=False, full=full)
+        except HandoffError as error:
+            context.say(f"the ticket can't be read now: {error}")
+    return [indent(safe(payload.get("permission", "")), "  │ "), *_shortness(payload, full)]
+
+
 def permission(event: Json, context: Context) -> str:
     """A permission request with the commands that answer it."""
     payload, task = event["payload"], short(event["task_id"])
     ref = str(payload.get("ref") or payload.get("ticket_id", ""))
     tool = safe_line(payload.get("tool") or payload.get("action") or "something")
     lines = [_head(event, f"Permission {ref} wanted: {tool}", "yellow")]
-    lines.append(indent(safe(payload.get("permission", "")), "  │ "))
-    lines += _shortness(payload, context.command("show", task, "--ticket", ref))
+    lines += _asked(event, context.command("show", task, "--ticket", ref), context)
     lines += [f"  {colour('!', 'red')} {safe_line(p)}" for p in payload.get("problems") or []]
     if payload.get("why"):
         lines.append(colour(f"  why you are asked: {safe_line(payload['why'])}", "dim"))
@@ -233,37 +250,70 @@ def ticket_line(ticket: Json) -> str:
     return f"{ticket.get('ref', '')}  {kind}  {first}"
 
 
-def ticket_full(ticket: Json, context: Context) -> str:
-    """A ticket with every byte of its text."""
-    request = ticket.get("request") or {}
-    gate = ticket.get("kind") == "gate"
-    title = "Permission" if gate else "Question"
-    head = colour(f"{title} {ticket.get('ref', '')}", "bold")
+def clip(text: str, head: int, tail: int, width: int = 400) -> tuple[list[str], bool]:
+    """Lines of a text with its start and its end, and whether anything was left out.
+
+    Long lines lose their middle, runs of blanks are counted; each gap says how much.
+    """
+    lines = text.rstrip("\n").split("\n")
+    short = len(lines) > head + tail + 1
+    if short:
+        left = len(lines) - head - tail
+        lines = [*lines[:head], f"[… {left} lines left out …]", *lines[-tail:]]
+    shown = []
+    for line in lines:
+        line = re.sub(" {41,}", lambda run: f"[… {len(run.group())} blanks …]", line)
+        if len(line) > width:
+            part = width // 2
+            left = len(line) - 2 * part
+            line = f"{line[:part]}[… {left} characters left out …]{line[-part:]}"
+        shown.append(line)
+    return shown, short or shown != lines
+
+
+def ticket_full(ticket: Json, context: Context, *, whole: bool = True) -> str:
+    """A ticket with every byte of its text; with ``whole`` False a long one as its start
+    and its end, and the command that shows the rest."""
+    request, gate = ticket.get("request") or {}, ticket.get("kind") == "gate"
+    task, ref = short(ticket["task_id"]), str(ticket.get("ref", ""))
+    head = colour(f"{'Permission' if gate else 'Question'} {ref}", "bold")
     asked = local_time(str(ticket.get("created_at", "")))
     lines = [f"{head}  {safe_line(ticket.get('state', ''))}  asked {asked}"]
     for key in ("tool", "action", "cwd", "reason"):
         if request.get(key):
             lines.append(f"  {key}: {safe_line(request[key])}")
-    for path in request.get("paths") or []:
-        where = path.get("resolved") or path.get("given", "")
-        marks = [name for name in ("inside", "protected") if path.get(name)]
-        if path.get("problem"):
-            marks.append(str(path["problem"]))
-        lines.append(f"  path: {safe_line(where)}" + (f"  ({', '.join(marks)})" if marks else ""))
-    lines.append(indent(safe(request.get("permission" if gate else "question", "")), "  │ "))
+    lines += [_path_line(path) for path in (request.get("paths") or [])[: None if whole else 10]]
+    lines += _ticket_text(
+        request, gate=gate, whole=whole, full=context.command("show", task, "--ticket", ref)
+    )
     if ticket.get("answer") is not None:
         by = safe_line(ticket.get("answered_by") or "?")
         lines.append(f"  answer: {safe(str(ticket['answer']))}  (by {by})")
     if ticket.get("state") == "open":
-        task, ref = short(ticket["task_id"]), str(ticket.get("ref", ""))
-        if gate:
-            lines.append("  " + context.command("reply", task, "--ticket", ref, "--approve"))
-            lines.append(
-                "  " + context.command("reply", task, "--ticket", ref, "--deny", "--reason", "WHY")
-            )
-        else:
-            lines.append("  " + context.command("reply", task, "--ticket", ref, "--answer", "TEXT"))
+        ways = [("--approve",), ("--deny", "--reason", "WHY")] if gate else [("--answer", "TEXT")]
+        lines += ["  " + context.command("reply", task, "--ticket", ref, *way) for way in ways]
     return "\n".join(lines)
+
+
+def _path_line(path: Json) -> str:
+    marks = [name for name in ("inside", "protected") if path.get(name)]
+    marks += [str(path["problem"])] if path.get("problem") else []
+    told = f"  ({', '.join(marks)})" if marks else ""
+    return f"  path: {safe_line(path.get('resolved') or path.get('given', ''))}{safe_line(told)}"
+
+
+def _ticket_text(request: Json, *, gate: bool, whole: bool, full: str) -> list[str]:
+    text = str(request.get("permission" if gate else "question") or "")
+    if whole:
+        return [indent(safe(text), "  │ ")]
+    # What would run, or would be changed, comes first: the notes around it are one command away.
+    text = str(request.get("command") or request.get("diff") or text)
+    shown, cut_short = clip(text, 10, 6)
+    lines = [indent(safe("\n".join(shown)), "  │ ")]
+    if cut_short:
+        size = f"{len(text)} characters, {text.rstrip(chr(10)).count(chr(10)) + 1} lines"
+        lines.append(colour(f"  (shortened: {size}; in full: {full})", "yellow"))
+    return lines
 
 
 def activity(task: Json) -> str:

@@ -121,7 +121,7 @@ def text(found: Json, context: Context, *, everything: bool) -> str:
     if found.get("turns"):
         lines += [colour("turns", "bold"), *[_turn(turn) for turn in found["turns"]]]
     for ticket in found["pending_tickets"]:
-        lines.append(_short_ticket(ticket_full(ticket, context), ticket, context))
+        lines.append(ticket_full(ticket, context, whole=False))
     events = found["recent_events"]
     shown = events if everything else events[-SCREEN:]
     lines.append(colour("events", "bold"))
@@ -134,22 +134,3 @@ def text(found: Json, context: Context, *, everything: bool) -> str:
     elif task["state"] == "running":
         lines.append("  " + context.command("attach", short(task["id"])))
     return "\n".join(lines)
-
-
-def _short_ticket(block: str, ticket: Json, context: Context) -> str:
-    """A ticket's block, its text cut in the middle where it is long: start and end stay."""
-    from handoff.cli.terminal import colour
-    from handoff.ids import short
-
-    lines = block.split("\n")
-    told = [n for n, line in enumerate(lines) if line.startswith("  │ ")]
-    if len(told) <= 14 and sum(len(lines[n]) for n in told) <= 3000:
-        return block
-    full = context.command("show", short(ticket["task_id"]), "--ticket", str(ticket["ref"]))
-    text_lines = [lines[n][:400] + ("…" if len(lines[n]) > 400 else "") for n in told]
-    left = max(0, len(told) - 12)
-    note = colour(f"  [{left} lines left out, long lines cut; in full: {full}]", "yellow")
-    kept = text_lines if not left else [*text_lines[:8], note, *text_lines[-4:]]
-    if not left:
-        kept.append(note)
-    return "\n".join([*lines[: told[0]], *kept, *lines[told[-1] + 1 :]])

@@ -296,8 +296,8 @@ def test_show_on_a_terminal(call: Caller, served: Served) -> None:
     assert "line 0 " in shown
     assert "line 99 " in shown
     assert "line 50 " not in shown
-    assert "88 lines left out" in shown
-    assert "in full: handoff show 1f3a0000 --ticket g1" in shown
+    assert "[… 84 lines left out …]" in shown
+    assert "100 lines; in full: handoff show 1f3a0000 --ticket g1)" in shown
     assert "no_claim  nothing was said" in shown
     assert "t30" in shown
     assert "handoff show 1f3a0000 --all" in shown

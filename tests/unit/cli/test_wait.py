@@ -238,7 +238,7 @@ def test_on_a_terminal_it_is_readable_and_ends_with_commands(
     shown = call("wait", "1f3a", tty=True).out
     assert "\x1b" not in shown
     assert "echo ⟨U+001B⟩[2J⟨U+202E⟩gnp" in shown
-    assert "900 characters, 40 lines" in shown
+    assert "900 characters, 40 lines" in shown, "without the ticket, what the event says"
     assert "handoff show 1f3a0000 --ticket g1" in shown
     assert "handoff reply 1f3a0000 --ticket g1 --approve" in shown
 
