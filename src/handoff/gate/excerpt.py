@@ -40,6 +40,7 @@ _SPECIAL = re.compile(
 # How much of the end is looked at; more than any excerpt shows, blank runs set aside.
 _WINDOW = 8192
 _STEP = 4096
+_MARGIN = 2 * GAP
 _CLUSTER = 16
 
 
@@ -93,19 +94,20 @@ def _specials(text: str, start: int, end: int) -> Iterator[re.Match[str] | int]:
     while at < end:
         stop = min(at + _STEP, end)
         found = _SPECIAL.search(text, at, stop)
-        if found is not None:
+        edge = stop if found is None else found.start()
+        if stop < end and edge - _MARGIN > at and (found is None or found.end() >= stop - 1):
+            # What depends on the characters around is seen in the next step.
+            at = edge - _MARGIN
+            yield at
+        elif found is None:
+            return
+        else:
             # Matched again without the limit of the step, where it may be longer, or
             # nothing special because of the character after it.
             whole = _SPECIAL.match(text, found.start(), end)
             if whole is not None:
                 yield whole
             at = whole.end() if whole is not None else found.start() + 1
-        elif stop < end:
-            # What depends on the character after it is seen in the next step.
-            at = stop - 1
-            yield at
-        else:
-            return
 
 
 def _clusters(text: str, start: int, end: int) -> Iterator[tuple[str, int, bool]]:
