@@ -29,7 +29,7 @@ _UNSEEN = (
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _SPECIAL = re.compile(
-    rf"(?P<lines>\r?\n(?:[{_BLANK}]*\r?\n){{2,}}|\A(?:[{_BLANK}]*\r?\n){{2,}})"
+    rf"(?P<lines>\r?\n[{_BLANK}\r]*\n[{_BLANK}\r\n]*\n|\A[{_BLANK}\r]*\n[{_BLANK}\r\n]*\n)"
     r"|(?P<line>\r?\n)"
     rf"|(?P<blanks>[{_BLANK}]{{{GAP + 1},}})"
     rf"|(?P<odd>[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u2800\u3164\u115f\u1160\uffa0])"
