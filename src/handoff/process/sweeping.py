@@ -115,7 +115,8 @@ def belonging(
     session: int | None = None,
     since: int = 0,
 ) -> list[facts.Fact]:
-    """Everything that carries the run's mark or is known, and what descends from it.
+    """Everything that carries the run's mark or is known, and what descends from it, the
+    oldest first.
 
     known: (pid, start stamp). session: members of that session belong as well. since: a
     start stamp; nothing older can belong. Our own ancestors never belong.
@@ -150,8 +151,10 @@ def belonging(
         if pid in everything and pid not in found:
             found[pid] = everything[pid]
             own += children.get(pid, [])
+    # Parents first: a script whose child was ended before it would go on to its next line.
+    in_order = sorted(found.values(), key=lambda one: (one.started, one.pid))
     # the mark was read after the stamp: leave out a pid that changed hands in between
-    return [one for one in found.values() if facts.living(one.pid, one.started)]
+    return [one for one in in_order if facts.living(one.pid, one.started)]
 
 
 def _procs(found: list[facts.Fact]) -> list[Proc]:

@@ -89,6 +89,19 @@ async def test_time_is_up_for_one_that_ignores_it(tmp_path: Path):
     assert not lives(int(note.read_text()))
 
 
+async def test_no_line_is_reached_because_the_one_before_was_ended(tmp_path: Path):
+    """A script whose child is ended before itself would go on."""
+    script = "touch up; sh -c 'sleep 60; touch inner'; touch outer"
+    for grace in (0.0, 0.0, 0.0, 0.05, 0.05, 0.05):
+        running = asyncio.create_task(run(script, tmp_path, grace_s=grace))
+        await eventually((tmp_path / "up").exists)
+        (tmp_path / "up").unlink()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_a_command_may_say_good_bye(tmp_path: Path):
     script = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"
     result = await run(script, tmp_path, timeout_s=0.5, grace_s=10)
