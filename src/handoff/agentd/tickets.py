@@ -34,8 +34,9 @@ PERMISSION_EXCERPT = 600
 QUESTION_EXCERPT = 8000
 
 
-def _new(core: Core, kind: str, ask_id: str, request: dict[str, object]) -> TicketRow:
-    letter = "g" if kind == "gate" else "q"
+def _new(core: Core, kind: str, ask_id: str, request: dict[str, object], letter: str) -> TicketRow:
+    """A ticket with the next short reference of its letter: ``g`` and ``q`` wait for the
+    coordinator, ``p`` was passed by a rule or a grant."""
     made = json.loads(core.task.tickets_made)
     made[letter] = int(made.get(letter, 0)) + 1
     core.task.tickets_made = json.dumps(made)
@@ -86,7 +87,8 @@ def open_gate(
         "reason": asked.reason,
         "parent": asked.parent,
     }
-    ticket = _new(core, "gate", asked.id, request)
+    passes = examined.verdict.decision == "allow" or granted_by is not None
+    ticket = _new(core, "gate", asked.id, request, "p" if passes else "g")
     ticket.marks = msgspec.json.encode(examined.files).decode()
     ticket.fingerprint = examined.fingerprint
     ticket.reusable = int(examined.reusable)
@@ -170,7 +172,7 @@ def _open_ask(core: Core, ask_id: str, questions: tuple[Question, ...]) -> None:
         "question": text,
         "questions": msgspec.to_builtins(questions),
     }
-    ticket = core.touch_ticket(_new(core, "ask", ask_id, request))
+    ticket = core.touch_ticket(_new(core, "ask", ask_id, request, "q"))
     view = excerpt(text, QUESTION_EXCERPT)
     core.frame("ticket", {"id": ticket.id, "ref": ticket.ref, "kind": "ask", "text": view.text})
     core.event(
