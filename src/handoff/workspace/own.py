@@ -20,7 +20,7 @@ from handoff.errors import NotFound
 from handoff.workspace import git, refs
 from handoff.workspace.base import commit_of, has_commit
 from handoff.workspace.contract import Range, WorkspacePlan
-from handoff.workspace.state import branch_of, git_dir_of, head_of, is_worktree
+from handoff.workspace.state import belongs, branch_of, git_dir_of, head_of, is_worktree
 
 #: bytes of a worktree's log that are read, from its end
 LOG_LIMIT = 4 * 1024 * 1024
@@ -55,7 +55,7 @@ def own_range(
     Raises:
         NotFound: neither worktree, nor refs, nor branch are there.
     """
-    alive = bool(work_dir) and is_worktree(work_dir)
+    alive = bool(work_dir) and belongs(work_dir, repo)
     if not head and not alive:
         kept = refs.read(repo, task_id, "base"), refs.read(repo, task_id, "head")
         if kept[0] and kept[1]:

@@ -117,7 +117,8 @@ def _stream(work_dir: str, found: Pending, limited: bool, mode: Mode) -> Iterato
 def _line(change: Change, mode: Mode) -> bytes:
     name = quoted(os.fsencode(change.path))
     if mode == "name_only":
-        return name + b"\n"
+        old = quoted(os.fsencode(change.old_path)) + b"\n" if change.old_path else b""
+        return old + name + b"\n"
     if change.binary:
         figures = "binary"
     elif change.added is None:

@@ -28,6 +28,7 @@ log.showSignature=false
 protocol.ext.allow=never
 gc.auto=0
 maintenance.auto=false
+core.commitGraph=false
 core.attributesFile=/dev/null
 core.excludesFile=/dev/null
 core.quotePath=false
@@ -82,6 +83,9 @@ _FIXED = {
     "GIT_EDITOR": ":",
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_ATTR_NOSYSTEM": "1",
+    # What a commit holds and where it comes from is not to be had from files beside it.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": os.devnull,
     "GIT_COMMITTER_NAME": "Handoff",
     "GIT_COMMITTER_EMAIL": "handoff@localhost",
     "GIT_AUTHOR_NAME": "Handoff",

@@ -205,6 +205,12 @@ def _existing(name: str, place: Place, kind: str, site: Place) -> Base:
         if tree.branch != f"refs/heads/{name}":
             continue
         if kind == "managed" or os.path.realpath(tree.path) != site.top:
+            if tree.prunable is not None:
+                raise WorkspaceRefused(
+                    f"the branch '{name}' is held for the worktree {tree.path}, which is gone",
+                    remedy=f"git -C {shell_quote(place.project.root)} worktree prune",
+                    path=tree.path,
+                )
             raise WorkspaceRefused(
                 f"the branch '{name}' is checked out in {tree.path}",
                 remedy=f"--new-branch NAME --base {shell_quote(name)}, or "

@@ -14,6 +14,7 @@ from handoff.workspace.base import commit_of, has_commit
 from handoff.workspace.contract import Removal, TreeState, WorkspacePlan
 from handoff.workspace.lock import held
 from handoff.workspace.state import (
+    belongs,
     branch_of,
     git_dir_of,
     gitlinks,
@@ -75,6 +76,9 @@ def _remove_locked(plan: WorkspacePlan, *, force: bool) -> Removal:
         return Removal("kept", plan.work_dir, "locked", note=note)
     if not os.path.lexists(os.path.join(plan.work_dir, ".git")):
         return _remove_without_link(plan, tree.head, force=force)
+    if not force and not belongs(plan.work_dir, plan.project.common_dir):
+        note = "its .git belongs to another repository now, so git can't tell what is in it"
+        return Removal("kept", plan.work_dir, "not_managed", note=note)
     return _remove_whole(plan, force=force)
 
 
@@ -95,8 +99,9 @@ def _remove_whole(plan: WorkspacePlan, *, force: bool) -> Removal:
         kept = _why_keep(plan)
         if kept is not None:
             return kept
-    head = head_of(plan.work_dir)
-    refs.record_head(plan.project.common_dir, plan.task_id, head)
+    if belongs(plan.work_dir, plan.project.common_dir):
+        head = head_of(plan.work_dir)
+        refs.record_head(plan.project.common_dir, plan.task_id, head)
     # Git refuses a tree with submodules; what is in them was looked at above.
     inner = os.path.join(git_dir_of(plan.work_dir), "modules")
     needs_force = force or os.path.isdir(inner) or any(gitlinks(plan.work_dir))

@@ -139,8 +139,8 @@ def diff_stream(
     """The difference in chunks, as git writes it: the first bytes come at once, and
     memory does not grow with the size.
 
-    ``mode``: ``patch``, ``stat``, ``name_only`` (one name a line; a name with control
-    signs or quotes is quoted as git does) or ``json`` (``{"files": [...]}``).
+    ``mode``: ``patch``, ``stat``, ``name_only`` (one name a line, both names of a renamed
+    file; a name with control signs or quotes is quoted as git does) or ``json`` (``{"files": [...]}``).
 
     Raises:
         NotFound: as :func:`files`.
@@ -178,7 +178,7 @@ def _form(mode: Mode) -> list[str]:
     forms = {
         "patch": ["--patch", "--full-index", "--src-prefix=a/", "--dst-prefix=b/"],
         "stat": [f"--stat={STAT_WIDTH}", "--summary"],
-        "name_only": ["--name-only"],
+        "name_only": ["--name-only", "--no-renames"],
     }
     if mode not in forms:
         raise UsageError(f"'{mode}' is no way to show a difference")

@@ -6,7 +6,9 @@ own call with its own filters switched off, because git would run them.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ TIME_LIMIT = 20.0
 FOLDER_LIMIT = 10
 #: untracked files that are counted; more are "at least so many"
 COUNT_LIMIT = 1_000_000
+#: bytes up to which a file that git was told not to look at is compared
+HIDDEN_SIZE_LIMIT = 16 << 20
 #: submodules within submodules
 DEPTH_LIMIT = 8
 
@@ -105,6 +109,18 @@ def is_worktree(work_dir: str) -> bool:
     return probe.code == 0 and probe.text == "true"
 
 
+def common_dir_of(folder: str) -> str:
+    """The canonical path of git's common folder for any folder of a repository."""
+    args = ["rev-parse", "--path-format=absolute", "--git-common-dir"]
+    return os.path.realpath(git.run(args, folder).text)
+
+
+def belongs(work_dir: str, repo: str) -> bool:
+    """Whether the folder still is a worktree of that repository: somebody may have put
+    another ``.git`` into it."""
+    return is_worktree(work_dir) and common_dir_of(work_dir) == common_dir_of(repo)
+
+
 def gitlinks(work_dir: str) -> list[tuple[str, str]]:
     """(path, commit) of every submodule or embedded repository in the index."""
     found: list[tuple[str, str]] = []
@@ -172,7 +188,8 @@ def _look_at(look: _Look, work_dir: str, prefix: str, depth: int) -> None:
     try:
         folders = _tracked(look, work_dir, prefix)
         _untracked(look, work_dir, prefix, folders)
-        for path, _ in gitlinks(work_dir):
+        links = _index(look, work_dir, prefix)
+        for path in links:
             if look.left() <= 0:
                 look.complete = False
                 return
@@ -180,6 +197,42 @@ def _look_at(look: _Look, work_dir: str, prefix: str, depth: int) -> None:
                 _look_inside(look, work_dir, path, prefix, depth)
     except TimedOut:
         look.complete = False
+
+
+def _index(look: _Look, work_dir: str, prefix: str) -> list[str]:
+    """Paths of submodules; counts on the way what was changed in files that git was told
+    not to look at (``update-index --assume-unchanged`` or ``--skip-worktree``)."""
+    links: list[str] = []
+    for record in _records(git.stream(["ls-files", "-v", "--stage", "-z"], work_dir)):
+        # "T mode id stage<TAB>path", T in lower case for assume-unchanged
+        tag, rest = record[:1], record[2:]
+        if rest.startswith(b"160000 "):
+            links.append(os.fsdecode(rest.partition(b"\t")[2]))
+        elif tag.islower() or tag == b"S":
+            facts, _, raw = rest.partition(b"\t")
+            mode, blob, _ = facts.decode("ascii").split(" ")
+            if _differs(os.path.join(os.fsencode(work_dir), raw), mode, blob):
+                look.add(" M", prefix + os.fsdecode(raw))
+    return links
+
+
+def _differs(path: bytes, mode: str, blob: str) -> bool:
+    """Whether a file that is there holds something else than a blob of that id."""
+    try:
+        facts = os.lstat(path)
+        if stat.S_ISLNK(facts.st_mode):
+            content = os.readlink(path)
+        elif not stat.S_ISREG(facts.st_mode) or mode == "120000":
+            return True
+        else:
+            with open(path, "rb") as file:
+                content = file.read(HIDDEN_SIZE_LIMIT + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if len(content) > HIDDEN_SIZE_LIMIT:
+        return True
+    digest = hashlib.sha1 if len(blob) == 40 else hashlib.sha256
+    return digest(b"blob %d\0" % len(content) + content).hexdigest() != blob
 
 
 def _look_inside(look: _Look, work_dir: str, path: str, prefix: str, depth: int) -> None:

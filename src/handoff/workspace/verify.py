@@ -16,7 +16,7 @@ from handoff.errors import GitError, TimedOut
 from handoff.workspace import git
 from handoff.workspace.base import FULL_ID, commit_of, has_commit
 from handoff.workspace.contract import Finding, TreeState
-from handoff.workspace.state import tree_state
+from handoff.workspace.state import belongs, tree_state
 
 #: commits that a finding names; all are counted
 COMMITS_NAMED = 50
@@ -44,17 +44,20 @@ def verify_claim(
     Raises:
         GitError: the repository can't be read at all.
     """
+    gone = f"{work_dir} is not there any more"
     state = tree_state(work_dir) if os.path.isdir(work_dir) else TreeState(exists=False)
+    if state.exists and not belongs(work_dir, repo):
+        gone = f"{work_dir} belongs to another repository now"
+        state = TreeState(exists=False)
     if not state.exists:
         head = commit_of(f"refs/heads/{expected_branch}", repo)
         state = TreeState(exists=False, head=head, branch=expected_branch if head else "")
-    here = work_dir if state.exists else repo
-    commits, new = _since(start_head, state.head, here)
+    commits, new = _since(start_head, state.head, repo)
     code, why, found_on = _judge(
-        here, state, expected_branch, start_head=start_head, claim=claim, commits=commits
+        repo, state, expected_branch, start_head=start_head, claim=claim, commits=commits
     )
     if not state.exists:
-        code, why = "workspace_gone", f"{work_dir} is not there any more; {why}"
+        code, why = "workspace_gone", f"{gone}; {why}"
     return Finding(
         code=code,
         why=why,

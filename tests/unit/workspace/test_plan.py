@@ -344,3 +344,12 @@ def test_odd_repository_folder(tmp_path, planner):
     create(plan)
     assert head_of(plan.work_dir) == plan.base_commit
     assert removal.remove(plan).action == "removed"
+
+
+def test_branch_held_for_a_worktree_that_is_gone(tmp_path, planner):
+    repo = plain(tmp_path)
+    run_git(repo, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    os.rename(tmp_path / "side", tmp_path / "moved")
+    with pytest.raises(WorkspaceRefused, match="gone") as caught:
+        planner(repo, branch="side")
+    assert "worktree prune" in caught.value.remedy

@@ -179,3 +179,23 @@ def test_no_ranges_by_option_and_no_unknown_mode(tmp_path):
     head = run_git(repo, "rev-parse", "HEAD")
     with pytest.raises(UsageError):
         diff_stream(str(repo), Range(head, head, head), mode="html")  # type: ignore[arg-type]
+
+
+def test_name_only_has_both_names_of_a_rename(tmp_path):
+    repo = names(tmp_path)
+    lines = text_of(repo, between(repo), mode="name_only").split(b"\n")
+    assert {b"old name.txt", b"new name.txt"} <= set(lines)
+    assert b'"new\\nline"' in lines
+
+
+def test_replaced_objects_and_grafts_do_not_deceive(tmp_path):
+    repo = plain(tmp_path)
+    write(repo, "evil.py", "steal()\n")
+    real = commit(repo, "evil")
+    run_git(repo, "switch", "-q", "--detach", "HEAD~1")
+    innocent = commit(repo, "innocent", nice_dot_py="nice()\n")
+    run_git(repo, "switch", "-q", "main")
+    run_git(repo, "replace", real, innocent)
+    (repo / ".git" / "info" / "grafts").write_text(f"{real}\n")
+    assert "nice" in run_git(repo, "show", "HEAD")
+    assert b"+steal()" in text_of(repo, between(repo, "main~1", "main"))

@@ -212,3 +212,13 @@ def test_an_index_lock_does_not_stop_a_look(tmp_path):
     repo = plain(tmp_path)
     (repo / ".git" / "index.lock").touch()
     assert tree_state(str(repo)).dirt.total == 0
+
+
+@pytest.mark.parametrize("bit", ["--assume-unchanged", "--skip-worktree"])
+def test_changes_that_git_was_told_not_to_look_at(tmp_path, bit):
+    repo = plain(tmp_path)
+    run_git(repo, "update-index", bit, "a.txt", "src/b.py")
+    assert entries(repo) == ()
+    write(repo, "a.txt", "hidden work")
+    assert run_git(repo, "status", "--porcelain") == ""
+    assert entries(repo) == ((" M", "a.txt"),)

@@ -5,6 +5,7 @@ import os
 import pytest
 from tests.unit.workspace.repos import plain, run_git
 
+from handoff.workspace import removal
 from handoff.workspace.state import head_of
 from handoff.workspace.verify import verify_claim
 from handoff.workspace.worktree import create, erase_folder
@@ -152,3 +153,15 @@ def test_no_lazy_fetch_runs_a_program_of_the_repository(plan, tmp_path):
     run_git(root, "config", "core.repositoryFormatVersion", "1")
     assert check(plan, {"commit": "f" * 40}).code == "unknown_commit"
     assert not (tmp_path / "ran.log").exists()
+
+
+def test_another_repository_in_its_place_verifies_nothing(plan):
+    os.unlink(os.path.join(plan.work_dir, ".git"))
+    run_git(plan.work_dir, "init", "-q", "-b", plan.branch)
+    head = work(plan)
+    found = check(plan, {"commit": head, "branch": plan.branch})
+    assert found.code == "workspace_gone"
+    assert "another repository" in found.why
+    assert found.head == plan.base_commit
+    kept = removal.remove(plan)
+    assert (kept.action, kept.reason) == ("kept", "not_managed")
