@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 
-from handoff.errors import Failed, Unreachable
+from handoff.cli import terminal
+from handoff.errors import Failed, HandoffError, Unreachable, from_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +67,8 @@ def detach(args: Namespace, context: Context) -> int:
     """Start it in a session of its own and wait until it answers.
 
     Raises:
-        Failed: it ended, or did not answer in time; the end of its log is in the text.
+        HandoffError: what it ended with, as it said it.
+        Failed: it ended without a word of ours, or did not answer in time.
     """
     import subprocess
 
@@ -76,12 +79,13 @@ def detach(args: Namespace, context: Context) -> int:
         return report(found, context, "agentd runs already")
     settings = load(context.config)[0]
     os.makedirs(settings.datadir, mode=0o700, exist_ok=True)
-    log = os.path.join(settings.datadir, "agentd.log")
-    command = [sys.executable, "-m", "handoff.cli.main", "--config", context.config, "agentd"]
+    # It writes its log itself; this catches what it says before it can, or when it crashes.
+    last_words = os.path.join(settings.datadir, "agentd.stderr")
+    command = [sys.executable, "-m", "handoff.cli.main", "--json", "--config", context.config]
+    command.append("agentd")
     for flag, value in (("--executor", args.executor), ("--listen", args.listen)):
         command += [flag, value] if value else []
-    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as out:
-        start = out.tell()
+    with open(os.open(last_words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -98,24 +102,25 @@ def detach(args: Namespace, context: Context) -> int:
             child.returncode = 0  # it is meant to outlive us: not a forgotten child
             return report(found, context, "agentd runs")
         if code is not None:
-            raise Failed(f"agentd ended with {code}: {tail(log, start)}", remedy=f"cat {log}")
+            raise said(last_words, f"agentd ended with {code}")
         time.sleep(0.02)
     child.kill()
     child.wait()
-    raise Failed(
-        f"agentd did not answer within {START_S:g} s: {tail(log, start)}", remedy=f"cat {log}"
-    )
+    raise said(last_words, f"agentd did not answer within {START_S:g} s")
 
 
-def tail(log: str, start: int) -> str:
-    """The last line that agentd wrote after start."""
+def said(path: str, what: str) -> HandoffError:
+    """The typed error that it ended with, or one that quotes its last line."""
+    with open(path, "rb") as file:
+        lines = file.read()[-16384:].decode("utf-8", "replace").strip().splitlines()
+    last = lines[-1] if lines else "it wrote nothing"
     try:
-        with open(log, "rb") as file:
-            file.seek(start)
-            lines = file.read()[-4000:].decode("utf-8", "replace").strip().splitlines()
-    except OSError as error:
-        return f"its log can't be read: {error.strerror}"
-    return lines[-1] if lines else "it wrote nothing"
+        body = json.loads(last)
+    except ValueError:
+        body = None
+    if isinstance(body, dict) and body.get("code"):
+        return from_json(body)
+    return Failed(f"{what}: {last}", remedy=f"cat {terminal.shell_quote(path)}")
 
 
 def report(found: dict[str, Any], context: Context, head: str) -> int:
