@@ -29,11 +29,15 @@ async def subscribers(pid: int, socket: str, uri: str, count: int) -> float:
     """KiB of the process a connection."""
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(20):  # what the first ones load is not counted
-            await stack.enter_async_context(unix_connect(socket, uri, ping_interval=None))
+            await stack.enter_async_context(
+                unix_connect(socket, uri, compression=None, ping_interval=None)
+            )
         await asyncio.sleep(0.5)
         before = memory_mib(pid)
         for _ in range(count):
-            await stack.enter_async_context(unix_connect(socket, uri, ping_interval=None))
+            await stack.enter_async_context(
+                unix_connect(socket, uri, compression=None, ping_interval=None)
+            )
         await asyncio.sleep(0.5)
         return (memory_mib(pid) - before) * 1024 / count
 
