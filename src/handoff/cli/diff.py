@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from handoff.cli.context import Context
     from handoff.cli.parsing import Parser
+    from handoff.client.http import Response
 
 REST = True
 #: columns of a line on a terminal, beyond which it is cut and its size is told
@@ -108,6 +109,7 @@ def run(args: Namespace, context: Context) -> int:
     response = client.open("GET", path, {**query, "format": "raw"})
     if not context.human:
         copy_out(response, context)
+        notices(response, args.task, context)
         return 0
     from handoff.client.http import Lost
     from handoff.errors import Unreachable
@@ -122,4 +124,16 @@ def run(args: Namespace, context: Context) -> int:
     finally:
         response.close()
     sys.stdout.flush()
+    notices(response, args.task, context)
     return 0
+
+
+def notices(response: Response, task: str, context: Context) -> None:
+    """What the diff itself can't say, on stderr: a moved base, work that it leaves out."""
+    moved = response.headers.get("handoff-moved")
+    if moved:
+        context.say(f"note: {moved}")
+    left = response.headers.get("handoff-uncommitted")
+    if left:
+        command = context.command("diff", task, "--uncommitted")
+        context.say(f"note: {left} uncommitted path(s) not shown: {command}")
