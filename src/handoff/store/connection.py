@@ -74,6 +74,12 @@ def _os_error(exc: OSError, path: Path) -> StorageError:
     return StorageError(f"{path} can't be used: {exc.strerror}", remedy=f"ls -ld {folder}")
 
 
+def _make_private(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def create_file(path: Path) -> None:
     """Make the database file, private to its owner, unless it exists; tighten it if it does.
 
@@ -83,7 +89,7 @@ def create_file(path: Path) -> None:
     Raises:
         OSError: as the system says.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _make_private(path.parent)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
