@@ -72,8 +72,12 @@ class _Stage:
 
     def whole(self, text: str) -> str:
         """A whole text at once: what feeding and closing would give, of a fresh stage."""
-        self._text = text
-        return self.close() if self._all(text) else text
+        parts, done = [], 0
+        for span in self._all(text):
+            if span.end > done:
+                parts += [text[done : max(span.start, done)], self._mark(span)]
+                done = span.end
+        return "".join([*parts, text[done:]]) if parts else text
 
     def _all(self, text: str) -> list[Span]:
         """All findings, in order; those as well that are only found once their neighbours

@@ -67,8 +67,8 @@ def test_the_difference_can_be_applied(
     ],
 )
 def test_large_texts_are_quick_and_the_cut_is_stated(old: str, new: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     diff = unified(old, new, "f")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(diff) <= MAX_DIFF + 100
     assert diff.endswith("more characters of the difference left out …]\n")

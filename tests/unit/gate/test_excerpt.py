@@ -112,9 +112,9 @@ def test_joiners_inside_other_scripts_stay_and_elsewhere_are_seen() -> None:
 @pytest.mark.parametrize("piece", ["x", "\n", " ", "\x1b", " \n", "\u0301", "[…", "a     ", "\t"])
 def test_a_large_text_takes_linear_time(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
-    start = time.perf_counter()
+    start = time.process_time()
     short = excerpt(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(short.text) <= LIMIT
 
 
