@@ -23,7 +23,7 @@ from tests.live.stub_model import StubModel
 Start = Callable[..., Awaitable[Run]]
 
 
-async def allow_all(run: Run, within: float = 40.0) -> tuple[TurnEnded, list[PermissionAsked]]:
+async def allow_all(run: Run, within: float = 90.0) -> tuple[TurnEnded, list[PermissionAsked]]:
     """Allow whatever is asked until the turn ends."""
     asked: list[PermissionAsked] = []
     while True:
@@ -105,13 +105,13 @@ async def interrupt_running(start: Start, worktree: pathlib.Path) -> None:
     loop = "rm -rf build; touch begun; while :; do sleep 0.2; done"
     await run.prompt("Go.", [{"run": loop}, {"say": "never"}])
     await run.command(Allow((await run.next(PermissionAsked)).id))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (worktree / "begun").exists():
             await asyncio.sleep(0.01)
     await run.command(Interrupt())
     end = await run.next(TurnEnded)
     assert end.fault is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while any("touch begun" in p.command for p in await run.handle.tree()):
             await asyncio.sleep(0.05)
 
@@ -172,7 +172,7 @@ async def killed(start: Start) -> None:
     assert end.fault.code == "crash"
 
 
-async def fails(start: Start, fault: dict[str, Any], within: float = 40.0) -> TurnEnded:
+async def fails(start: Start, fault: dict[str, Any], within: float = 90.0) -> TurnEnded:
     """The fault ends the turn; the next one works."""
     run = await start()
     await run.prompt("Fail.", [fault])

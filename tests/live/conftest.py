@@ -25,6 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if here in item.path.parents and item.path.name != "test_stub_model.py":
             item.add_marker(pytest.mark.live)
+            item.add_marker(pytest.mark.timeout(240))
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ class Run:
             text = f"{text}\n@@model {json.dumps(script)}"
         await self.command(contract.Prompt(text))
 
-    async def next(self, *kinds: type[T], within: float = 40.0) -> T:
+    async def next(self, *kinds: type[T], within: float = 90.0) -> T:
         """The next observation of those kinds; others before it are passed over."""
         wanted = " or ".join(kind.__name__ for kind in kinds)
         try:

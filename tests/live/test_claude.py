@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 from collections.abc import Awaitable, Callable
 
@@ -150,14 +151,12 @@ async def test_an_interrupt_ends_a_running_command(start: Start, worktree: pathl
     loop = "touch begun; while :; do sleep 0.2; done"
     await run.prompt("Go.", [{"run": loop}, {"say": "never"}])
     await run.command(Allow((await run.next(PermissionAsked)).id))
-    import asyncio
-
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (worktree / "begun").exists():
             await asyncio.sleep(0.01)
     await run.command(Interrupt())
     assert (await run.next(TurnEnded)).fault is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while any("touch begun" in p.command for p in await run.handle.tree()):
             await asyncio.sleep(0.05)
 

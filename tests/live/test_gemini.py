@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pathlib
 
-from handoff.executors.contract import Answer, Deny, PermissionAsked, QuestionAsked, TurnEnded
+from handoff.executors.contract import Deny, PermissionAsked, TurnEnded
 from tests.live import acp_turns as turns
 from tests.live.acp_turns import Start
 from tests.live.stub_model import StubModel
-from tests.support.home import Home
 
 PROGRAM = "gemini"
 
@@ -19,42 +18,21 @@ async def test_a_gated_turn(start: Start, worktree: pathlib.Path) -> None:
     assert write.paths == (str(worktree / "notes.txt"),)
 
 
-async def test_a_denial_ends_the_turn_and_the_reason_follows(
+async def test_a_denial_and_its_reason(
     start: Start, worktree: pathlib.Path, stub: StubModel
 ) -> None:
     run, _ = await turns.denied(start, worktree)
     await turns.reason_as_next_prompt(run, stub)
 
 
-async def test_a_question_is_answered_within_the_turn(start: Start, stub: StubModel) -> None:
-    run = await start()
-    ask = {"question": "Which driver?", "options": ["pgx", "gorm"]}
-    await run.prompt("Ask.", [{"ask": ask}, {"say": "So be it."}])
-    asked = await run.next(QuestionAsked)
-    assert asked.questions[0].text == "Which driver?"
-    assert [choice.label for choice in asked.questions[0].choices] == ["pgx", "gorm"]
-    await run.command(Answer(asked.id, (("pgx",),)))
-    assert (await run.next(TurnEnded)).fault is None
-    assert "So be it." in run.text()
-    assert any("pgx" in result for result in stub.requests[-1]["results"])
-
-
 async def test_an_interrupt_withdraws_what_waits(start: Start) -> None:
     await turns.interrupt_pending(start)
-
-
-async def test_an_interrupt_ends_a_running_command(start: Start, worktree: pathlib.Path) -> None:
-    await turns.interrupt_running(start, worktree)
 
 
 async def test_a_permission_is_answered_after_the_daemon_was_gone(
     start: Start, worktree: pathlib.Path
 ) -> None:
     await turns.answered_after_restart(start, worktree)
-
-
-async def test_a_session_is_resumed(start: Start, stub: StubModel) -> None:
-    await turns.resumed(start, stub)
 
 
 async def test_a_session_that_is_gone(start: Start) -> None:
@@ -65,26 +43,19 @@ async def test_the_process_is_killed_in_a_turn(start: Start) -> None:
     await turns.killed(start)
 
 
-async def test_a_rate_limit_is_named(start: Start) -> None:
-    end = await turns.fails(start, {"error": 429, "times": -1, "message": "slow down"})
-    assert end.fault is not None
-    assert end.fault.code == "limit"
-
-
 async def test_a_bad_request_ends_the_turn(start: Start) -> None:
     await turns.fails(start, {"error": 400, "times": -1, "message": "no"})
 
 
-async def test_settings_of_another_agent_do_not_open_the_gate(
-    start: Start, worktree: pathlib.Path, isolated_home: Home
-) -> None:
-    allow = '{"permissions": {"allow": ["Bash(git push:*)", "Bash(rm:*)"]}}'
-    for folder in (worktree / ".claude", isolated_home.path / ".claude"):
-        folder.mkdir(exist_ok=True)
-        (folder / "settings.json").write_text(allow)
-        (folder / "settings.local.json").write_text(allow)
+async def test_the_project_does_not_open_the_gate(start: Start, worktree: pathlib.Path) -> None:
+    (worktree / ".gemini").mkdir()
+    (worktree / ".gemini" / "settings.json").write_text(
+        '{"tools": {"allowed": ["run_shell_command"], "autoAccept": true},'
+        ' "general": {"defaultApprovalMode": "yolo"}}'
+    )
     run = await start()
     await run.prompt("Push.", [{"run": "git push origin main"}, {"say": "done"}])
-    asked = await run.next(PermissionAsked)
+    asked = await run.next(PermissionAsked, TurnEnded)
+    assert isinstance(asked, PermissionAsked)
     assert "git push" in (asked.command or "")
     await run.command(Deny(asked.id))

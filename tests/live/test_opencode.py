@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 
-from handoff.executors.contract import Answer, Deny, PermissionAsked, QuestionAsked, TurnEnded
+from handoff.executors.contract import Deny, PermissionAsked, SessionReady, TurnEnded
 from tests.live import acp_turns as turns
 from tests.live.acp_turns import Start
 from tests.live.stub_model import StubModel
-from tests.support.home import Home
 
 PROGRAM = "opencode"
 
@@ -26,17 +26,13 @@ async def test_a_denial_ends_the_turn_and_the_reason_follows(
     await turns.reason_as_next_prompt(run, stub)
 
 
-async def test_a_question_is_answered_within_the_turn(start: Start, stub: StubModel) -> None:
+async def test_it_has_no_question_tool(start: Start, stub: StubModel) -> None:
     run = await start()
-    ask = {"question": "Which driver?", "options": ["pgx", "gorm"]}
-    await run.prompt("Ask.", [{"ask": ask}, {"say": "So be it."}])
-    asked = await run.next(QuestionAsked)
-    assert asked.questions[0].text == "Which driver?"
-    assert [choice.label for choice in asked.questions[0].choices] == ["pgx", "gorm"]
-    await run.command(Answer(asked.id, (("pgx",),)))
-    assert (await run.next(TurnEnded)).fault is None
-    assert "So be it." in run.text()
-    assert any("pgx" in result for result in stub.requests[-1]["results"])
+    await run.prompt("Ask.", [{"ask": {"question": "Which?", "options": ["a", "b"]}}])
+    end = await run.next(TurnEnded)
+    assert "no tool for ask" in end.text
+    [request] = [r for r in stub.requests if "said" in r]
+    assert "bash" in request["tools"]
 
 
 async def test_an_interrupt_withdraws_what_waits(start: Start) -> None:
@@ -58,33 +54,34 @@ async def test_a_session_is_resumed(start: Start, stub: StubModel) -> None:
 
 
 async def test_a_session_that_is_gone(start: Start) -> None:
-    await turns.unknown_session(start, "0198c0de-0000-7000-8000-000000000000")
+    await turns.unknown_session(start, "ses_00000000ffffAAAAAAAAAAAAAA")
 
 
 async def test_the_process_is_killed_in_a_turn(start: Start) -> None:
     await turns.killed(start)
 
 
-async def test_a_rate_limit_is_named(start: Start) -> None:
-    end = await turns.fails(start, {"error": 429, "times": -1, "message": "slow down"})
-    assert end.fault is not None
-    assert end.fault.code == "limit"
+async def test_an_answer_that_is_no_answer_ends_the_turn(start: Start) -> None:
+    await turns.fails(start, {"garbage": True, "times": -1})
 
 
-async def test_a_bad_request_ends_the_turn(start: Start) -> None:
-    await turns.fails(start, {"error": 400, "times": -1, "message": "no"})
-
-
-async def test_settings_of_another_agent_do_not_open_the_gate(
-    start: Start, worktree: pathlib.Path, isolated_home: Home
-) -> None:
-    allow = '{"permissions": {"allow": ["Bash(git push:*)", "Bash(rm:*)"]}}'
-    for folder in (worktree / ".claude", isolated_home.path / ".claude"):
-        folder.mkdir(exist_ok=True)
-        (folder / "settings.json").write_text(allow)
-        (folder / "settings.local.json").write_text(allow)
+async def test_a_stalled_stream_is_cut_and_tried_again(start: Start, stub: StubModel) -> None:
     run = await start()
+    fault = {"stall": 60, "times": 1}  # the set-up's chunkTimeout is 3 s
+    await run.prompt("Go.", [fault, {"say": "recovered"}])
+    assert (await run.next(TurnEnded)).fault is None
+    assert "recovered" in run.text()
+    assert stub.count(fault=fault) == 1
+
+
+async def test_the_project_does_not_open_the_gate(start: Start, worktree: pathlib.Path) -> None:
+    allow = {"permission": {"*": "allow", "bash": "allow", "edit": "allow"}}
+    (worktree / "opencode.json").write_text(json.dumps(allow))
+    (worktree / ".opencode").mkdir()
+    (worktree / ".opencode" / "opencode.json").write_text(json.dumps(allow))
+    run = await start()
+    await run.next(SessionReady)
     await run.prompt("Push.", [{"run": "git push origin main"}, {"say": "done"}])
     asked = await run.next(PermissionAsked)
-    assert "git push" in (asked.command or "")
+    assert asked.command == "git push origin main"
     await run.command(Deny(asked.id))
