@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.client.served import Reply, Request, Served, lines
 from tests.unit.client.test_http import Time
 
+from handoff.client import stream
 from handoff.client.endpoint import discover
 from handoff.client.http import Client
 from handoff.client.stream import Events, Frames
@@ -53,8 +54,8 @@ def log(total: int, cuts: list[int], wrong: Callable[[int], int] = lambda seq: s
     return answer
 
 
-def seqs(stream: Events) -> list[int]:
-    return [item["event"]["seq"] for item in stream if "event" in item]
+def seqs(found: Events) -> list[int]:
+    return [item["event"]["seq"] for item in found if "event" in item]
 
 
 @given(st.integers(0, 12), st.lists(st.integers(0, 5), max_size=5), st.integers(0, 3))
@@ -72,12 +73,20 @@ def test_what_a_peer_repeats_is_dropped(served: Served) -> None:
     assert seqs(events(served, Time())) == [1, 2, 3, 4, 5, 6]
 
 
-def test_backoff_doubles_to_a_minute_and_says_so_once(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("local", "slept"),
+    [(True, [1, 2, 2, 2, 2, 2, 2, 2, 2]), (False, [1, 2, 4, 8, 16, 32, 60, 60, 60])],
+)
+def test_backoff_doubles_to_its_bound_and_says_so_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch, local: bool, slept: list[float]
+) -> None:
+    if not local:
+        monkeypatch.setattr("handoff.client.stream.BACKOFF_LOCAL_S", 60.0)
     said: list[str] = []
     time = Time()
     served.on("GET", PATH, log(1, [0] * 9))
     assert seqs(events(served, time, said)) == [1]
-    assert time.slept == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert time.slept == slept
     assert [line.split(" (")[0] for line in said[:2]] == ["connection lost", "connected again"]
 
 
@@ -109,7 +118,7 @@ def test_a_restart_in_the_middle_is_survived(served: Served) -> None:
 
     time.between = between
     assert seqs(events(served, time)) == [1, 2, 3, 4]
-    assert time.slept[:3] == [1, 2, 4]
+    assert time.slept[:3] == [1, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -143,10 +152,10 @@ def test_a_server_error_later_is_waited_out_but_not_at_first(served: Served) -> 
 def test_deadline_holds_through_lost_connections(served: Served) -> None:
     time = Time()
     served.on("GET", PATH, log(1, [0] * 100))
-    stream = events(served, time)
-    stream.deadline = 10.0
+    found = events(served, time)
+    found.deadline = 10.0
     with pytest.raises(TimedOut):
-        seqs(stream)
+        seqs(found)
     assert time.now == pytest.approx(10.0, abs=0.01)
 
 
@@ -159,12 +168,12 @@ def test_the_consumer_may_move_the_deadline(served: Served) -> None:
         return Reply(chunks=lines(event(after + 1)), cut=True)
 
     served.on("GET", PATH, answer)
-    stream = events(served, time)
-    stream.deadline = 4.0
+    found = events(served, time)
+    found.deadline = 4.0
     got = 0
-    for _ in stream:
+    for _ in found:
         got += 1
-        stream.deadline = time.now + 8
+        found.deadline = time.now + 8
         if got == 4:
             break
     assert got == 4
@@ -184,8 +193,8 @@ def test_frames_begin_with_their_tail_and_go_on_at_their_number(served: Served) 
     served.on("GET", path, answer)
     time = Time()
     peer = Client(lambda: discover(served.config), sleep=time.sleep, monotonic=time.monotonic)
-    stream = Frames(peer, TASK, follow=True, tail=4, sleep=time.sleep, monotonic=time.monotonic)
-    assert [item["frame"]["n"] for item in stream if "frame" in item] == [4, 5, 6, 7]
+    found = Frames(peer, TASK, follow=True, tail=4, sleep=time.sleep, monotonic=time.monotonic)
+    assert [item["frame"]["n"] for item in found if "frame" in item] == [4, 5, 6, 7]
     assert [request.query for request in served.seen] == [
         {"from": ["0"], "tail": ["4"], "follow": ["1"]},
         {"from": ["5"], "follow": ["1"]},
