@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.unit.client.served import Reply, Request, Served, lines
 from tests.unit.client.test_http import Time
 
-from handoff.client import stream
 from handoff.client.endpoint import discover
 from handoff.client.http import Client
 from handoff.client.stream import Events, Frames
