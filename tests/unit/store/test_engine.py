@@ -434,6 +434,56 @@ async def test_a_failed_commit_fails_the_whole_group(store):
     assert store.stats().failed_groups == 1
 
 
+async def test_a_commit_that_sqlite_refuses_fails_the_whole_group(tmp_path, folder):
+    (folder / "0002_child.sql").write_text(
+        "CREATE TABLE child (k TEXT REFERENCES kv (k) DEFERRABLE INITIALLY DEFERRED) STRICT;"
+    )
+    store = Store.open(tmp_path / "handoff.db", clock=SystemClock(), migrations=folder)
+    try:
+        with Held(store):
+            tasks = await submit(
+                store.write(put("a", 1)),
+                # nothing is wrong with it before the commit
+                store.write(lambda c: c.execute("INSERT INTO child VALUES ('nobody')").close()),
+            )
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(o) for o in outcomes] == [StorageError] * 2
+        assert isinstance(outcomes[0].__cause__, sqlite3.IntegrityError)
+        assert outcomes[0].details == {}  # known: nothing was applied
+        assert store.read(everything) == {}
+        assert await store.write(put("b", 2)) == "b"
+        assert store.read(everything) == {"b": 2}
+        assert store.write_sync(lambda c: c.execute("PRAGMA synchronous").fetchone()[0]) == 2
+        assert store.check() == []
+    finally:
+        store.close()
+
+
+async def test_a_failed_commit_that_can_not_be_cleaned_up_is_told(store, monkeypatch):
+    writer_ = store._writer
+    erase = writer_._erase
+
+    def refuse(conn: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("still sick")
+
+    def fail(moment: str) -> None:
+        if moment == "before_commit":
+            writer_._dirty = True  # as if the sync had failed
+            raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(writer_, "_erase", refuse)
+    store.on_commit = fail
+    with pytest.raises(StorageError) as caught:
+        await store.write(put("a", 1))
+    assert caught.value.details == {"unknown": True}
+    store.on_commit = None
+    with pytest.raises(StorageError, match="still sick"):
+        await store.write(put("b", 1))
+    monkeypatch.setattr(writer_, "_erase", erase)
+    assert await store.write(put("c", 1)) == "c"
+    assert store.read(everything) == {"c": 1}
+
+
 async def test_a_database_that_was_replaced_is_not_written_to(store):
     await store.write(put("a", 1))
     moved = store.path.with_name("moved.db")

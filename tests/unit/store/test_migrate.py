@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -43,6 +45,17 @@ def test_schema_sql_is_the_sum_of_the_migrations():
         )
     finally:
         conn.close()
+
+
+def test_the_module_prints_the_schema():
+    done = subprocess.run(
+        [sys.executable, "-m", "handoff.store.migrate"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert done.stdout == SCHEMA.read_text("utf-8")
 
 
 def test_every_table_is_strict():
