@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from handoff.errors import EmptyRepository, GitError, NotFound, UsageError
 from handoff.workspace import git
-from handoff.workspace.contract import WorkspaceRequest
+from handoff.workspace.contract import TreeState, WorkspaceRequest
 from handoff.workspace.explain import shell_quote
 from handoff.workspace.identity import Place
 from handoff.workspace.state import branch_of, head_of, operation_of
@@ -41,8 +41,9 @@ def has_commit(commit: str, repo: str) -> bool:
     return FULL_ID.fullmatch(commit) is not None and commit_of(commit, repo) == commit
 
 
-def find_base(place: Place, request: WorkspaceRequest) -> Base:
-    """The base of a request that does not name an existing branch.
+def find_base(place: Place, request: WorkspaceRequest, state: TreeState) -> Base:
+    """The base of a request that does not name an existing branch. ``state``: of the
+    worktree that the coordinator stands in, if it stands in one.
 
     Raises:
         EmptyRepository: there is no commit yet.
@@ -53,28 +54,27 @@ def find_base(place: Place, request: WorkspaceRequest) -> Base:
     here = place.top or place.project.common_dir
     if request.base:
         return _named(request.base, here)
-    head = head_of(here)
+    head = state.head if state.exists else head_of(here)
+    branch = state.branch if state.exists else branch_of(here)
     if request.base_commit:
-        return _given_commit(request.base_commit, head, here, place)
+        return _given_commit(request.base_commit, head, branch, place)
     if not head:
         raise EmptyRepository(
             f"the repository {place.project.root} has no commit to start from",
             remedy=f"git -C {shell_quote(here)} commit --allow-empty -m 'first commit'",
             folder=here,
         )
-    return Base(head, _name_of_head(here, head, place))
+    return Base(head, branch or _name_of_head(head, place))
 
 
-def _name_of_head(here: str, head: str, place: Place) -> str:
-    branch = branch_of(here)
-    if branch:
-        return branch
+def _name_of_head(head: str, place: Place) -> str:
     operation = operation_of(place.git_dir)
     during = f", in the middle of a {operation}" if operation else ""
     return f"detached HEAD at {head[:10]}{during}"
 
 
-def _given_commit(commit: str, head: str, here: str, place: Place) -> Base:
+def _given_commit(commit: str, head: str, branch: str, place: Place) -> Base:
+    here = place.top or place.project.common_dir
     if not FULL_ID.fullmatch(commit):
         raise UsageError(
             f"'{commit[:80]}' is not a full commit id (40 hex digits)",
@@ -88,7 +88,7 @@ def _given_commit(commit: str, head: str, here: str, place: Place) -> Base:
             remedy="push it first, or start from another one with --base",
         )
     if commit == head:
-        return Base(commit, _name_of_head(here, head, place))
+        return Base(commit, branch or _name_of_head(head, place))
     return Base(commit, commit[:10])
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from handoff.errors import NotARepository
 from handoff.workspace import git
 from handoff.workspace.contract import Project
 from handoff.workspace.explain import without_credentials
+from handoff.workspace.state import Facts, facts_of
 
 _SCHEME = re.compile(r"^(?:ssh|git|https?|git\+ssh|ssh\+git)://", re.IGNORECASE)
 _PORT = re.compile(r":\d+$")
@@ -103,11 +104,17 @@ def list_trees(repo: str) -> list[Tree]:
 @dataclass(frozen=True)
 class Place:
     """Where a folder is. ``top``: the root of the worktree it is in, or "" if it is in a
-    bare repository or in git's own folder. ``git_dir``: that worktree's private folder."""
+    bare repository or in git's own folder. ``git_dir``: that worktree's private folder.
+    ``settings``: the repository's own configuration, keys as git prints them."""
 
     project: Project
     top: str
     git_dir: str
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def is_set(self, key: str) -> bool:
+        """Whether a setting is true."""
+        return self.settings.get(key, "").lower() in {"true", "yes", "on", "1"}
 
 
 def locate(path: str) -> Place:
@@ -124,22 +131,19 @@ def locate(path: str) -> Place:
         raise NotARepository(
             f"the folder {path} does not exist", remedy="give a folder that exists", folder=path
         )
-    facts = git.run(
-        [
-            "rev-parse",
-            "--is-inside-work-tree",
-            "--path-format=absolute",
-            "--git-common-dir",
-        ],
-        folder,
-    ).text
-    inside, _, common = facts.partition("\n")
-    common = os.path.realpath(common)
-    top = ""
-    if inside == "true":
-        top = os.path.realpath(git.run(["rev-parse", "--show-toplevel"], folder).text)
-    git_dir = os.path.realpath(git.run(["rev-parse", "--absolute-git-dir"], folder).text)
-    return Place(_project(common, top, git_dir), top, git_dir)
+    facts = facts_of(folder)
+    # A worktree may have settings of its own beside the common ones (a sparse one has).
+    settings = settings_of(facts.top or facts.common_dir)
+    return Place(_project(facts, settings), facts.top, facts.git_dir, settings)
+
+
+def settings_of(folder: str) -> dict[str, str]:
+    """The repository's settings there; the last one wins, one without a value is "true"."""
+    found: dict[str, str] = {}
+    for record in git.run(["config", "--list", "-z"], folder).records:
+        key, equals, value = record.partition("\n")
+        found[key] = value if equals else "true"
+    return found
 
 
 def identify(path: str) -> Project:
@@ -151,19 +155,19 @@ def identify(path: str) -> Project:
     return locate(path).project
 
 
-def _project(common: str, top: str, git_dir: str) -> Project:
+def _project(facts: Facts, settings: dict[str, str]) -> Project:
+    common = facts.common_dir
     main = list_trees(common)[0]
     root = os.path.realpath(main.path)
     if not main.bare and root == common:
         # A submodule, or a repository whose .git is elsewhere: git names the folder it
         # stores things in. The worktree whose private folder is the common one is it.
-        if git_dir == common and top:
-            root = top
-        else:
-            configured = git.ask(["config", "--get", "core.worktree"], common)
-            if configured:
-                root = os.path.realpath(os.path.join(common, configured))
-    url = git.ask(["config", "--get", "remote.origin.url"], common)
+        configured = settings.get("core.worktree", "")
+        if facts.git_dir == common and facts.top:
+            root = facts.top
+        elif configured:
+            root = os.path.realpath(os.path.join(common, configured))
+    url = settings.get("remote.origin.url", "")
     return Project(
         project_id=project_id(url, root),
         name=_name(root),

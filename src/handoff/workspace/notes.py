@@ -67,11 +67,6 @@ def hooks_note(hooks: list[str]) -> str:
     )
 
 
-def is_sparse(top: str) -> bool:
-    """Whether the checkout holds only a part of the files."""
-    return git.ask(["config", "--type=bool", "--get", "core.sparseCheckout"], top) == "true"
-
-
 def filters_used(place: Place, commit: str) -> list[str]:
     """Names of the filters that the attributes of a commit (and of the repository) ask
     for."""
@@ -129,6 +124,8 @@ def filtered_paths(work_dir: str, before: str, after: str) -> list[str]:
 
 def distance(older: str, newer: str, repo: str) -> int:
     """How many commits ``newer`` has that ``older`` has not."""
+    if older == newer:
+        return 0
     text = git.ask(["rev-list", "--count", f"{older}..{newer}"], repo, ok=(0, 1, 128))
     return int(text) if text else 0
 

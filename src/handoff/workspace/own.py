@@ -20,7 +20,14 @@ from handoff.errors import NotFound
 from handoff.workspace import git, refs
 from handoff.workspace.base import commit_of, has_commit
 from handoff.workspace.contract import Range, WorkspacePlan
-from handoff.workspace.state import belongs, branch_of, git_dir_of, head_of, is_worktree
+from handoff.workspace.state import (
+    belongs,
+    branch_of,
+    common_dir_of,
+    git_dir_of,
+    head_of,
+    is_worktree,
+)
 
 #: bytes of a worktree's log that are read, from its end
 LOG_LIMIT = 4 * 1024 * 1024
@@ -270,7 +277,7 @@ def _count(repo: str, *revisions: str) -> int:
 def _merged_tree(repo: str, points: list[str]) -> str:
     """The tree that merging the points would give, or "" if they conflict. Git keeps it
     as a loose object; no ref and no worktree changes."""
-    store = git.run(["rev-parse", "--path-format=absolute", "--git-common-dir"], repo).text
+    store = common_dir_of(repo)
     commit = points[0]
     tree = ""
     for other in points[1:]:

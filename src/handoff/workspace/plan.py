@@ -30,7 +30,7 @@ from handoff.workspace.base import Base, commit_of, find_base
 from handoff.workspace.contract import TreeState, WorkspacePlan, WorkspaceRequest
 from handoff.workspace.explain import shell_quote
 from handoff.workspace.identity import Place, list_trees, locate
-from handoff.workspace.state import branch_of, head_of, tree_state
+from handoff.workspace.state import head_of, tree_state
 
 #: dirty files that a plan names; all are counted
 DIRTY_NAMED = 20
@@ -64,8 +64,9 @@ def plan_workspace(request: WorkspaceRequest, busy: Callable[[str], str | None])
                 path=site.top,
                 holder=holder,
             )
-    branch, makes_branch, base = _branch_and_base(request, place, kind, site)
     state = tree_state(site.top, DIRTY_NAMED) if site.top else TreeState(exists=False)
+    here = state if site.top == place.top else TreeState(exists=False)
+    branch, makes_branch, base = _branch_and_base(request, place, kind, site, here)
     if kind != "managed":
         _check_usable(state, site.top, request)
         _check_filters(state, site.top, base)
@@ -177,7 +178,7 @@ def _managed_dir(request: WorkspaceRequest, place: Place) -> str:
 
 
 def _branch_and_base(
-    request: WorkspaceRequest, place: Place, kind: str, site: Place
+    request: WorkspaceRequest, place: Place, kind: str, site: Place, here: TreeState
 ) -> tuple[str, bool, Base]:
     """The branch, whether it is to be made, and where it starts."""
     repo = place.project.common_dir
@@ -188,9 +189,9 @@ def _branch_and_base(
         names.check_new(request.new_branch, repo, existing)
         branch = request.new_branch
     else:
-        fold = names.ignores_case(repo)
+        fold = place.is_set("core.ignorecase")
         branch = names.default_name(request.task_id, request.title, existing, fold=fold)
-    return branch, True, find_base(place, request)
+    return branch, True, find_base(place, request, here)
 
 
 def _existing(name: str, place: Place, kind: str, site: Place) -> Base:
@@ -256,10 +257,14 @@ class _Choice:
 def _assemble(choice: _Choice) -> WorkspacePlan:
     place, site, kind, base = choice.place, choice.site, choice.kind, choice.base
     repo = place.project.common_dir
-    sparse = bool(site.top) and notes.is_sparse(site.top)
+    sparse = bool(site.top) and site.is_set("core.sparsecheckout")
     missing = notes.missing_submodules(site, base.commit, kind)
     hooks = notes.skipped_hooks(site)
-    main_head = head_of(place.project.root) if os.path.isdir(place.project.root) else ""
+    state, root = choice.state, place.project.root
+    if state.exists and site.top == root:
+        main_head = state.head
+    else:
+        main_head = head_of(root) if os.path.isdir(root) else ""
     managed = kind == "managed"
     return WorkspacePlan(
         kind=kind,
@@ -269,10 +274,10 @@ def _assemble(choice: _Choice) -> WorkspacePlan:
         base_commit=base.commit,
         base_name=base.name,
         makes_branch=choice.makes_branch,
-        previous="" if managed else branch_of(site.top) or head_of(site.top),
+        previous="" if managed else state.branch or state.head,
         base_ahead=notes.distance(base.commit, main_head, repo) if main_head else 0,
-        dirty_count=choice.state.dirt.total,
-        dirty_files=tuple(path for _, path in choice.state.dirt.entries),
+        dirty_count=state.dirt.total,
+        dirty_files=tuple(path for _, path in state.dirt.entries),
         sparse=sparse,
         notes=tuple(_notes(choice, sparse=sparse, missing=missing, hooks=hooks)),
         missing_submodules=tuple(missing),

@@ -66,8 +66,8 @@ def make_branch(repo: str, task_id: str, branch: str, base: str, *, makes_branch
     """
     full = f"refs/heads/{branch}"
     start = ref(task_id, "start")
-    marked = read(repo, task_id, "start")
-    tip = commit_of(full, repo)
+    values = _values(repo, start, full)
+    marked, tip = values.get(start, ""), values.get(full, "")
     if marked and marked != base:
         raise WorkspaceRefused(
             f"the task already started from {marked[:10]}, not from {base[:10]}",
@@ -107,6 +107,14 @@ def unmake_branch(repo: str, task_id: str, branch: str, base: str, *, makes_bran
             lines.append(f"delete {ref(task_id, name)} {value}")
     _transact(repo, lines)
     return ""
+
+
+def _values(repo: str, *names: str) -> dict[str, str]:
+    """The object ids of those refs that exist, by full name."""
+    args = ["for-each-ref", "--format=%(objectname) %(refname)", *names]
+    lines = git.run(args, repo).text.split("\n")
+    pairs = [line.split(" ", 1) for line in lines if line]
+    return {name: value for value, name in pairs}
 
 
 def _transact(repo: str, lines: list[str]) -> None:

@@ -22,7 +22,7 @@ from handoff.workspace import git
 from handoff.workspace.contract import Range
 from handoff.workspace.own import keep_range, own_range, range_of, raw_range
 from handoff.workspace.refs import forget_refs, record_refs
-from handoff.workspace.state import printable
+from handoff.workspace.state import common_dir_of, printable
 
 __all__ = [
     "Change",
@@ -99,7 +99,7 @@ def files(repo: str, span: Range, paths: Sequence[str] = ()) -> list[Change]:
         NotFound: one of ``paths`` is neither a changed file nor a folder of changed files.
     """
     args = ["diff-tree", *_COMMON, "-z", "--raw", "--numstat", "--abbrev=40"]
-    out = git.run([*args, span.base, span.head], _store(repo), objects_only=True).out
+    out = git.run([*args, span.base, span.head], common_dir_of(repo), objects_only=True).out
     return select(parse_changes(out), paths)
 
 
@@ -153,7 +153,7 @@ def diff_stream(
         for change in files(repo, span, paths):
             limits += [change.path, *([change.old_path] if change.old_path else [])]
     args = ["diff-tree", *_COMMON, *_form(mode), span.base, span.head]
-    return git.stream([*args, "--", *limits], _store(repo), literal=True, objects_only=True)
+    return git.stream([*args, "--", *limits], common_dir_of(repo), literal=True, objects_only=True)
 
 
 def _json(changes: Iterable[Change]) -> bytes:
@@ -183,11 +183,6 @@ def _form(mode: Mode) -> list[str]:
     if mode not in forms:
         raise UsageError(f"'{mode}' is no way to show a difference")
     return forms[mode]
-
-
-def _store(repo: str) -> str:
-    """Git's own folder: paths count from the root there, whatever is checked out."""
-    return git.run(["rev-parse", "--path-format=absolute", "--git-common-dir"], repo).text
 
 
 def parse_changes(out: bytes) -> list[Change]:

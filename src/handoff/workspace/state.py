@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from handoff.errors import GitError, TimedOut
+from handoff.errors import GitError, NotARepository, TimedOut
 from handoff.workspace import git
 from handoff.workspace.contract import Dirt, TreeState
 
@@ -68,7 +68,43 @@ def operation_of(git_dir: str) -> str:
 
 def git_dir_of(work_dir: str) -> str:
     """The private folder of a worktree, as an absolute path."""
-    return git.run(["rev-parse", "--absolute-git-dir"], work_dir).text
+    return facts_of(work_dir).git_dir
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Where a folder is, all canonical. ``top``: the root of its worktree, "" if it is in
+    none. ``git_dir``: that worktree's private folder. ``common_dir``: the repository's."""
+
+    top: str
+    git_dir: str
+    common_dir: str
+
+
+def facts_of(folder: str) -> Facts:
+    """What git knows about a folder.
+
+    Raises:
+        NotARepository: it is not there, or in no repository.
+        DubiousOwnership: the repository belongs to another user.
+    """
+    args = ["rev-parse", "--is-inside-work-tree", "--path-format=absolute", "--git-common-dir"]
+    found = git.run([*args, "--absolute-git-dir", "--show-toplevel"], folder, ok=(0, 128))
+    lines = found.text.split("\n")
+    if found.code == 0 and len(lines) == 4:
+        inside, common, git_dir, top = lines
+    elif found.code and len(lines) == 3:
+        inside, common, git_dir, top = *lines, ""
+    else:
+        # A path with a line end in it (or no repository): one question at a time.
+        inside, _, common = git.run(args, folder).text.partition("\n")
+        git_dir = git.run(["rev-parse", "--absolute-git-dir"], folder).text
+        top = git.run(["rev-parse", "--show-toplevel"], folder).text if inside == "true" else ""
+    return Facts(
+        top=os.path.realpath(top) if inside == "true" else "",
+        git_dir=os.path.realpath(git_dir),
+        common_dir=os.path.realpath(common),
+    )
 
 
 def tree_state(
@@ -82,16 +118,18 @@ def tree_state(
     Raises:
         GitError: or a kind of it, if git can't look at all.
     """
-    if not is_worktree(work_dir):
+    facts = worktree_facts(work_dir)
+    if facts is None:
         return TreeState(exists=False)
     look = _Look(limit, time.monotonic() + time_limit)
     _look_at(look, work_dir, "", 0)
-    git_dir = git_dir_of(work_dir)
+    # Short of a name in parentheses, the look has told both; a branch may have that name.
+    told = look.head is not None and look.branch is not None and not look.branch.startswith("(")
     return TreeState(
         exists=True,
-        head=head_of(work_dir),
-        branch=branch_of(work_dir),
-        operation=operation_of(git_dir),
+        head=(look.head or "") if told else head_of(work_dir),
+        branch=(look.branch or "") if told else branch_of(work_dir),
+        operation=operation_of(facts.git_dir),
         dirt=Dirt(
             entries=tuple(look.entries),
             total=look.total,
@@ -103,22 +141,30 @@ def tree_state(
 
 def is_worktree(work_dir: str) -> bool:
     """Whether the folder is there and is the root of a worktree that git knows."""
-    if not os.path.lexists(os.path.join(work_dir, ".git")):
-        return False
-    probe = git.run(["rev-parse", "--is-inside-work-tree"], work_dir, ok=(0, 128))
-    return probe.code == 0 and probe.text == "true"
-
-
-def common_dir_of(folder: str) -> str:
-    """The canonical path of git's common folder for any folder of a repository."""
-    args = ["rev-parse", "--path-format=absolute", "--git-common-dir"]
-    return os.path.realpath(git.run(args, folder).text)
+    return worktree_facts(work_dir) is not None
 
 
 def belongs(work_dir: str, repo: str) -> bool:
     """Whether the folder still is a worktree of that repository: somebody may have put
     another ``.git`` into it."""
-    return is_worktree(work_dir) and common_dir_of(work_dir) == common_dir_of(repo)
+    facts = worktree_facts(work_dir)
+    return facts is not None and facts.common_dir == facts_of(repo).common_dir
+
+
+def worktree_facts(work_dir: str) -> Facts | None:
+    """The facts of a folder that is the root of a worktree; None for any other."""
+    if not os.path.lexists(os.path.join(work_dir, ".git")):
+        return None
+    try:
+        facts = facts_of(work_dir)
+    except NotARepository:
+        return None
+    return facts if facts.top == os.path.realpath(work_dir) else None
+
+
+def common_dir_of(folder: str) -> str:
+    """The canonical path of git's common folder for any folder of a repository."""
+    return facts_of(folder).common_dir
 
 
 def gitlinks(work_dir: str) -> list[tuple[str, str]]:
@@ -173,6 +219,8 @@ class _Look:
     total: int = 0
     complete: bool = True
     submodules: list[str] = field(default_factory=list)
+    head: str | None = None
+    branch: str | None = None
 
     def left(self) -> float:
         return self.deadline - time.monotonic()
@@ -252,6 +300,7 @@ def _tracked(look: _Look, work_dir: str, prefix: str) -> list[str]:
         "status",
         "--porcelain=v2",
         "-z",
+        "--branch",
         "--untracked-files=normal",
         "--ignore-submodules=dirty",
         "--no-renames",
@@ -260,7 +309,9 @@ def _tracked(look: _Look, work_dir: str, prefix: str) -> list[str]:
     chunks = git.stream(args, work_dir, content=True, idle_limit=max(0.1, look.left()))
     for record in _records(chunks):
         kind = record[:1]
-        if kind == b"?":
+        if kind == b"#":
+            _heading(look, os.fsdecode(record), prefix)
+        elif kind == b"?":
             loose.append(os.fsdecode(record[2:]))
         elif kind in {b"1", b"u"}:
             # "1 XY sub mH mI mW hH hI path", "u XY sub m1 m2 m3 mW h1 h2 h3 path"
@@ -274,6 +325,18 @@ def _tracked(look: _Look, work_dir: str, prefix: str) -> list[str]:
             break
     chunks.close()
     return loose
+
+
+def _heading(look: _Look, line: str, prefix: str) -> None:
+    """Take HEAD from "# branch.oid ID", "(initial)" before the first commit, and the
+    branch from "# branch.head NAME"."""
+    if prefix:
+        return
+    if line.startswith("# branch.oid "):
+        head = line.removeprefix("# branch.oid ")
+        look.head = "" if head == "(initial)" else head
+    elif line.startswith("# branch.head "):
+        look.branch = line.removeprefix("# branch.head ")
 
 
 def _untracked(look: _Look, work_dir: str, prefix: str, loose: list[str]) -> None:

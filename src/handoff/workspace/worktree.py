@@ -20,7 +20,7 @@ from handoff.workspace.contract import WorkspacePlan
 from handoff.workspace.explain import shell_quote, storage_error
 from handoff.workspace.identity import Tree, list_trees
 from handoff.workspace.lock import held
-from handoff.workspace.state import branch_of, git_dir_of, head_of, is_worktree
+from handoff.workspace.state import branch_of, git_dir_of, worktree_facts
 
 #: file in the private folder of a managed worktree that was made completely
 READY = "handoff-ready"
@@ -69,9 +69,8 @@ def find_tree(plan: WorkspacePlan) -> Tree | None:
 
 def is_ready(plan: WorkspacePlan) -> bool:
     """Whether the managed worktree is there and was made completely."""
-    if not is_worktree(plan.work_dir):
-        return False
-    return os.path.exists(os.path.join(git_dir_of(plan.work_dir), READY))
+    facts = worktree_facts(plan.work_dir)
+    return facts is not None and os.path.exists(os.path.join(facts.git_dir, READY))
 
 
 def switch_to(work_dir: str, where: str, *, keep_fds: tuple[int, ...] = ()) -> None:
@@ -109,8 +108,7 @@ def _create_managed(plan: WorkspacePlan, descriptor: int) -> None:
         args = ["worktree", "add", "--quiet", "--no-guess-remote", plan.work_dir, plan.branch]
         access = _write_access(repo)
         git.run(args, cwd, access=access, content=True, keep_fds=(descriptor,))
-        _check_made(plan)
-        _mark_ready(plan)
+        _mark_ready(plan, _check_made(plan))
     except BaseException as error:
         better = _with_disk(plan, error)
         _take_back(plan, better)
@@ -137,17 +135,21 @@ def _with_disk(plan: WorkspacePlan, error: BaseException) -> BaseException:
     return error
 
 
-def _check_made(plan: WorkspacePlan) -> None:
-    branch, head = branch_of(plan.work_dir), head_of(plan.work_dir)
+def _check_made(plan: WorkspacePlan) -> str:
+    """Make sure that git did what the plan says; gives the worktree's private folder."""
+    args = ["rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD", "--absolute-git-dir"]
+    head, name, git_dir = git.run(args, plan.work_dir).text.split("\n", 2)
+    branch = name.removeprefix("refs/heads/")
     if branch != plan.branch or head != plan.base_commit:
         raise GitError(
             f"git made {plan.work_dir} on '{branch or 'no branch'}' at {head[:10]}, "
             f"not on '{plan.branch}' at {plan.base_commit[:10]}"
         )
+    return git_dir
 
 
-def _mark_ready(plan: WorkspacePlan) -> None:
-    path = os.path.join(git_dir_of(plan.work_dir), READY)
+def _mark_ready(plan: WorkspacePlan, git_dir: str) -> None:
+    path = os.path.join(git_dir, READY)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(plan.task_id + "\n")
