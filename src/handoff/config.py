@@ -61,11 +61,12 @@ class Executor(msgspec.Struct, frozen=True):
 class Approver(msgspec.Struct, frozen=True):
     """A cheap model that may rule on what the policy leaves open."""
 
-    executor: Annotated[str, Key("executor that runs the approver; empty = none")] = ""
-    model: Annotated[str, Key("model of the approver")] = ""
-    timeout: Annotated[float, Key("how long it may take", DURATION)] = 60.0
+    executor: Annotated[str, Key("executor that runs the approver; empty = none", idle=True)] = ""
+    model: Annotated[str, Key("model of the approver", idle=True)] = ""
+    timeout: Annotated[float, Key("how long it may take", DURATION, idle=True)] = 60.0
     blacklist: Annotated[
-        tuple[str, ...], Key("regular expressions that it never sees: you are asked", REGEX)
+        tuple[str, ...],
+        Key("regular expressions that it never sees: you are asked", REGEX, idle=True),
     ] = ()
 
 
@@ -104,15 +105,15 @@ class Terminal(msgspec.Struct, frozen=True):
 class Sync(msgspec.Struct, frozen=True):
     """Bringing results back."""
 
-    auto: Annotated[bool, Key("fetch a remote task's branch when its turn ends")] = True
+    auto: Annotated[bool, Key("fetch a remote task's branch when its turn ends", idle=True)] = True
 
 
 class ProcFence(msgspec.Struct, frozen=True):
     """Room that stays free for you in the process table."""
 
-    disabled: Annotated[bool, Key("no limit on an executor's processes")] = False
+    disabled: Annotated[bool, Key("no limit on an executor's processes", idle=True)] = False
     reserve_ratio: Annotated[
-        float, Key("share of the limit kept for you, above 0 below 1", RATIO)
+        float, Key("share of the limit kept for you, above 0 below 1", RATIO, idle=True)
     ] = 0.1
 
 
@@ -133,16 +134,15 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds on what is kept of one task, in bytes; what goes beyond is counted and said."""
+    """Bounds of one task; what goes beyond is counted and said."""
 
     line: Annotated[int, Key("one line of an executor's output", SIZE)] = 64 * 1024 * 1024
-    journal: Annotated[int, Key("output of an executor not yet taken over", SIZE)] = (
-        256 * 1024 * 1024
+    run_output: Annotated[int, Key("output of one set-up or verify command", SIZE)] = (
+        64 * 1024 * 1024
     )
-    frames: Annotated[int, Key("the readable record of a task (attach)", SIZE)] = 64 * 1024 * 1024
-    ticket: Annotated[int, Key("the full text of one ticket", SIZE)] = 16 * 1024 * 1024
-    run_output: Annotated[int, Key("output of one `handoff run`", SIZE)] = 64 * 1024 * 1024
-    procs: Annotated[int, Key("processes of one task; 0 = worked out from the machine", COUNT)] = 0
+    procs: Annotated[
+        int, Key("processes of one task, beyond which its run is ended; 0 = no limit", COUNT)
+    ] = 0
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -162,7 +162,7 @@ class Config(msgspec.Struct, frozen=True):
     ] = ""
     path_dirs: Annotated[tuple[str, ...], Key("appended to PATH where they exist", PATH)] = ()
     proxy: Annotated[
-        str, Key("proxy of agentd's own `git clone` and `git fetch`, nothing else", secret=True)
+        str, Key("proxy of agentd's own `git clone` and `git fetch`", secret=True, idle=True)
     ] = ""
     max_running: Annotated[
         int, Key("tasks that run at once; 0 = by the number of cores", COUNT)

@@ -81,7 +81,13 @@ class _Reader:
                 self.unknown(prefix, name, key_node.start_mark.line + 1, known)
             elif not _is_null(value_node):
                 values[name] = self.value(field, value_node, prefix + name)
+                if field.key.idle and values[name] != field.default:
+                    self.idle(prefix + name, key_node.start_mark.line + 1)
         return cls(**values)
+
+    def idle(self, name: str, line: int) -> None:
+        text = f"key '{name}' has no effect in this version"
+        self.warnings.append(ConfigWarning(name, line, text))
 
     def unknown(self, prefix: str, name: str, line: int, siblings: Iterable[str]) -> None:
         import difflib

@@ -24,12 +24,15 @@ REGEX = "regex"
 
 class Key(msgspec.Struct, frozen=True):
     """How a field is read (``kind``) and what it means (``text``). ``secret``: its value
-    is never shown, not even in an error. ``choices``: the only legal values."""
+    is never shown, not even in an error. ``choices``: the only legal values. ``idle``: read
+    because files of other versions hold it; it has no effect here, and setting it is
+    reported."""
 
     text: str
     kind: str = ""
     secret: bool = False
     choices: tuple[str, ...] = ()
+    idle: bool = False
 
 
 class KeyDoc(msgspec.Struct, frozen=True):
@@ -226,6 +229,7 @@ def describe(cls: type[msgspec.Struct]) -> list[KeyDoc]:
                 yield from walk(inner, f"{name}.NAME.")
             else:
                 shown = f"{name}.NAME" if inner else name
-                yield KeyDoc(shown, type_text(field), _default_text(field), field.key.text)
+                text = field.key.text + ("; no effect in this version" if field.key.idle else "")
+                yield KeyDoc(shown, type_text(field), _default_text(field), text)
 
     return list(walk(cls, ""))

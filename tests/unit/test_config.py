@@ -63,11 +63,11 @@ agents:
     question: false
   other: {command: [x, "1", true]}
 setup: {command: make deps, copy: [.env], timeout: 90s}
-limits: {line: 1MiB, journal: 1024, frames: 2 GB}
-proc_fence: {reserve_ratio: .5}
+limits: {line: 1024, run_output: 2 GB, procs: 7}
+proc_fence: {reserve_ratio: 0.10, disabled: false}
 targets: {far: {addr: "127.0.0.1:7778", token: t, user: ada}}
 log: {level: debug}
-approver: {blacklist: ["^rm "]}
+approver: {timeout: 1m}
 sync:
 """,
     )
@@ -82,10 +82,8 @@ sync:
     assert loaded.agents["mine"].question is False
     assert loaded.agents["other"].command == ("x", "1", "true")
     assert loaded.setup == config.Setup("make deps", (".env",), 90)
-    assert (loaded.limits.line, loaded.limits.journal, loaded.limits.frames) == (
-        1 << 20, 1024, 2 * 10**9,
-    )  # fmt: skip
-    assert loaded.proc_fence.reserve_ratio == 0.5
+    assert loaded.limits == config.Limits(1024, 2 * 10**9, 7)
+    assert loaded.proc_fence == config.ProcFence()
     assert loaded.targets["far"] == config.Target("127.0.0.1:7778", "t", "ada")
     assert loaded.sync == config.Sync()
 
@@ -199,6 +197,17 @@ def test_an_unknown_key_is_a_warning_with_the_nearest(
     _, warnings = read(path, text)
     assert len(warnings) == 1
     assert told in warnings[0]
+
+
+def test_a_key_without_effect_is_read_and_reported(path: pathlib.Path) -> None:
+    loaded, warnings = read(
+        path, "approver: {executor: claude, timeout: 60s}\nsync: {auto: false}\n"
+    )
+    assert loaded.approver.executor == "claude"
+    assert warnings == [
+        "line 1: key 'approver.executor' has no effect in this version",
+        "line 2: key 'sync.auto' has no effect in this version",
+    ]
 
 
 def test_a_file_that_others_can_read_is_a_warning(path: pathlib.Path) -> None:
