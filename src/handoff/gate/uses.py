@@ -9,6 +9,7 @@ serves once. Doubts are never an error; they cost the coordinator one more quest
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 
@@ -36,9 +37,9 @@ _INTERPRETERS = ("python", "pypy", "node", "deno", "bun", "ruby", "perl", "php",
 _PLAIN = names(
     "true false : echo printf pwd date whoami id uname hostname sleep seq test [ cd ls cat head "
     "tail wc nl od xxd hexdump file stat mkdir rmdir touch rm cp mv ln chmod basename dirname "
-    "realpath readlink which type sort uniq cut tr paste comm diff cmp grep egrep fgrep sed awk "
+    "realpath readlink which type sort uniq cut tr paste comm diff cmp grep egrep fgrep "
     "md5sum sha1sum sha256sum sha512sum shasum cksum base64 tee exit wait jq rev tac fold expand "
-    "column df free uptime ps kill nproc tty groups arch truncate"
+    "column df free uptime ps nproc tty groups arch truncate"
 )
 #: keywords (each line that holds one has a doubt already) before a command, and without one
 _BEFORE_COMMANDS = names("if then elif else while until do ! { time")
@@ -53,6 +54,11 @@ _GIT_READS = names(
     "status diff log show rev-parse ls-files ls-tree blame describe shortlog rev-list cat-file "
     "merge-base name-rev show-ref version help"
 )
+#: a sed script (with these options only) that can't run or write anything else, and what
+#: in an awk script (or option) may
+_TAME_SED = re.compile(r"[0-9$,]*p|s([/|,#])(?:(?!\1).)*\1(?:(?!\1).)*\1[gpI0-9]*")
+_TAME_SED_OPTION = re.compile(r"-[nrEis]+")
+_WILD_AWK = re.compile(r"system|getline|[|>@]|\A-")
 #: files that a program reads by itself
 _IMPLIED: dict[str, tuple[str, ...]] = {
     "make": ("GNUmakefile", "makefile", "Makefile"),
@@ -171,7 +177,11 @@ class _Look:
             self.interpreter(name, simple, words, here)
         elif name == "git":
             self.git(words, here)
-        elif name not in _PLAIN:
+        elif (name == "sed" and not _tame_sed(words)) or (
+            name == "awk" and any(_WILD_AWK.search(word.text) for word in words[1:])
+        ):
+            self.doubt(f"a '{name}' script that may run other programs")
+        elif name not in _PLAIN and name not in {"sed", "awk"}:
             self.unknown(name, here)
         return here
 
@@ -322,6 +332,17 @@ class _Look:
         self.doubt(f"what '{name[:40]}' uses can't be told from its words")
 
 
+def _tame_sed(words: list[Word]) -> bool:
+    """Whether a sed command only prints or replaces: known options, one known script."""
+    rest = [word.text for word in words[1:]]
+    while rest and rest[0].startswith("-"):
+        if _TAME_SED_OPTION.fullmatch(rest.pop(0)) is None:
+            return False
+    if not rest or any(word.startswith("-") for word in rest):
+        return False
+    return _TAME_SED.fullmatch(rest[0]) is not None
+
+
 def _for_shell(text: str) -> bool:
     """Whether the first line of a script names a POSIX shell."""
     words = text[2:].partition("\n")[0].split()
@@ -331,13 +352,17 @@ def _for_shell(text: str) -> bool:
     return bool(names) and names[0] in _SHELLS
 
 
+# `git status` refreshes the index and then runs that one hook.
+_GIT_SETTINGS = ("config", "config.worktree", "hooks/post-index-change")
+
+
 def _git_settings(folder: str) -> list[str]:
     """The settings of the repository that folder belongs to, as far as they can be found
     without running git."""
     while True:
         dot_git = os.path.join(folder, ".git")
         if os.path.isdir(dot_git):
-            return [os.path.join(dot_git, "config"), os.path.join(dot_git, "config.worktree")]
+            return [os.path.join(dot_git, name) for name in _GIT_SETTINGS]
         try:
             link = (read_regular(dot_git, 8192) or b"").decode("utf-8", "surrogateescape")
         except CantPin:
@@ -353,7 +378,7 @@ def _git_settings(folder: str) -> list[str]:
             common_dir = os.path.join(git_dir, common.strip())
             return [
                 dot_git,
-                os.path.join(common_dir, "config"),
+                *(os.path.join(common_dir, name) for name in _GIT_SETTINGS),
                 os.path.join(git_dir, "config.worktree"),
             ]
         above = os.path.dirname(folder)

@@ -37,7 +37,7 @@ def test_nothing_there_is_an_empty_digest(tmp_path: Path) -> None:
         ("prod.env", b"A=1\n"),
         ("id_ed25519", b"x\n"),
         ("tls.key", b"x\n"),
-        ("x", b"-----BEGIN RSA PRIVATE KEY-----\nMIIB\n"),
+        ("x", b"-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n"),
         ("deploy.sh", b"curl -H 'Authorization: Bearer abcdefghij0123456789XYZ' x\n"),
     ],
 )

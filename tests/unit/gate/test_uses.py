@@ -59,6 +59,9 @@ def named(work: Path, command: str) -> dict[str, bool]:
         ("true", []),
         ("git status", []),
         ("[ -f data ] && cat data", ["data"]),
+        ("sed -n 1,20p data", ["data"]),
+        ("sed -i s/a/b/g ./data", ["data"]),
+        ("awk '{print $1}' data", ["data"]),
     ],
 )
 def test_what_is_pinned(work: Path, command: str, files: list[str]) -> None:
@@ -113,6 +116,18 @@ def test_what_is_pinned(work: Path, command: str, files: list[str]) -> None:
         ("bash", []),
         ("python", []),
         ("echo {data,s.sh}", []),
+        ("sed '1e sh s.sh' data", ["data"]),
+        ("sed 's/x/sh s.sh/e' data", ["data"]),
+        ("sed e data", ["data"]),
+        ("sed 1e./s.sh data", ["data"]),
+        ("sed -n p data -e '1e sh s.sh'", ["data"]),
+        ("sed", []),
+        ("sed -f s.sh data", ["data", "s.sh"]),
+        ("sed 'w other' data", ["data"]),
+        ("awk 'BEGIN{system(\"sh s.sh\")}'", []),
+        ("awk 'BEGIN{\"sh s.sh\" | getline}'", []),
+        ("awk -f s.sh data", ["data", "s.sh"]),
+        ("kill 1234", []),
     ],
 )
 def test_what_leaves_a_doubt_is_still_marked_as_far_as_it_is_named(
