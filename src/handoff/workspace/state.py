@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from handoff.errors import GitError, NotARepository, TimedOut
-from handoff.workspace import git
+from handoff.workspace import git, lfs
 from handoff.workspace.contract import Dirt, TreeState
 
 #: entries that a report keeps by default
@@ -306,6 +306,7 @@ def _tracked(look: _Look, work_dir: str, prefix: str) -> list[str]:
         "--no-renames",
     ]
     loose: list[str] = []
+    doubtful: dict[str, str] = {}
     chunks = git.stream(args, work_dir, content=True, idle_limit=max(0.1, look.left()))
     for record in _records(chunks):
         kind = record[:1]
@@ -316,14 +317,21 @@ def _tracked(look: _Look, work_dir: str, prefix: str) -> list[str]:
         elif kind in {b"1", b"u"}:
             # "1 XY sub mH mI mW hH hI path", "u XY sub m1 m2 m3 mW h1 h2 h3 path"
             fields = record.split(b" ", 8 if kind == b"1" else 10)
-            letters = fields[1].decode("ascii").replace(".", " ")
-            look.add(letters, prefix + os.fsdecode(fields[-1]))
+            letters, path = fields[1].decode("ascii").replace(".", " "), os.fsdecode(fields[-1])
             if fields[2].startswith(b"S"):
-                look.submodules.append(printable(prefix + os.fsdecode(fields[-1])))
+                look.submodules.append(printable(prefix + path))
+            elif letters == " M" and fields[4] == fields[5] and len(doubtful) < lfs.FILE_LIMIT:
+                doubtful[path] = fields[7].decode("ascii")
+                continue
+            look.add(letters, prefix + path)
         if look.left() <= 0:
             look.complete = False
             break
     chunks.close()
+    same = lfs.unchanged(work_dir, doubtful)
+    for path in doubtful:
+        if path not in same:
+            look.add(" M", prefix + path)
     return loose
 
 

@@ -262,3 +262,18 @@ def test_record_refs_wants_full_ids(clone, planner):
     refs.forget_refs(str(clone), plan.task_id)
     refs.forget_refs(str(clone), plan.task_id)
     assert "refs/handoff" not in run_git(clone, "for-each-ref")
+
+
+def test_no_merge_driver_of_the_repository_runs(tmp_path, clone, planner):
+    run_git(clone, "switch", "-q", "-c", "feature")
+    commit(clone, "one", a_dot_txt="a\nb\nfeature\n", _dot_gitattributes="* merge=evil\n")
+    run_git(clone, "switch", "-q", "main")
+    plan = planner(clone, branch="feature")
+    create(plan)
+    advance(tmp_path, "a.txt")
+    run_git(plan.work_dir, "fetch", "-q")
+    run_git(plan.work_dir, "merge", "-q", "-X", "ours", "--no-edit", "origin/main")
+    run_git(clone, "config", "merge.evil.driver", f"touch '{tmp_path}/ran.log'")
+    found = span(plan)
+    assert "can't be told apart" in found.moved
+    assert not (tmp_path / "ran.log").exists()

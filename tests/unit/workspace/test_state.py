@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 
 import pytest
@@ -222,3 +223,27 @@ def test_changes_that_git_was_told_not_to_look_at(tmp_path, bit):
     write(repo, "a.txt", "hidden work")
     assert run_git(repo, "status", "--porcelain") == ""
     assert entries(repo) == ((" M", "a.txt"),)
+
+
+def test_content_in_place_of_an_lfs_pointer_is_not_a_change(tmp_path, monkeypatch):
+    repo = plain(tmp_path)
+    content = b"model" * 1000
+    pointer = (
+        "version https://git-lfs.github.com/spec/v1\n"
+        f"oid sha256:{hashlib.sha256(content).hexdigest()}\nsize {len(content)}\n"
+    )
+    write(repo, ".gitattributes", "*.bin filter=lfs\n")
+    write(repo, "model.bin", pointer)
+    write(repo, "other.bin", pointer)
+    write(repo, "plain.bin", "no pointer\n")
+    commit(repo, "lfs")
+    config = tmp_path / "config"
+    config.write_text(f'[filter "lfs"]\n\tclean = touch {tmp_path}/ran.log\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    write(repo, "model.bin", content)
+    write(repo, "other.bin", content[:-1] + b"x")
+    write(repo, "plain.bin", "changed\n")
+    assert entries(repo) == ((" M", "other.bin"), (" M", "plain.bin"))
+    assert not (tmp_path / "ran.log").exists()
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    assert (" M", "model.bin") in entries(repo)
