@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 #: seconds between looks while waiting, and of killing before giving up
 _LOOK_S = 0.05
 _KILL_S = 5.0
+#: looks in a row that must find nothing where something may run away
+_SURE = 3
 
 
 async def sweep(run_id: str, run_dir: Path, *, grace_s: float = 3.0) -> list[Proc]:
@@ -49,7 +52,8 @@ def _sweep(run_id: str, run_dir: Path, grace_s: float) -> list[Proc]:
     def look() -> list[facts.Fact]:
         return belonging(run_id, _roster(run_dir) if info else frozenset())
 
-    left = end_all(look, grace_s, lambda: info and fence.shut(info.cgroup, run_id))
+    shut = partial(fence.shut, info.cgroup, run_id) if info else lambda: None
+    left = end_all(look, grace_s, shut, sure=_SURE)
     if info is not None and not left:
         fence.release(info.cgroup, run_id)
     return left
@@ -63,31 +67,39 @@ def end_all(
     look: Callable[[], list[facts.Fact]],
     grace_s: float,
     before_kill: Callable[[], object] = lambda: None,
+    *,
+    sure: int = 1,
 ) -> list[Proc]:
     """TERM, wait up to grace_s, KILL what look finds until it finds nothing. Blocks.
 
-    before_kill: called once before the first KILL. Returns what still lives then.
+    before_kill: called once before the first KILL. sure: so many looks in a row must find
+    nothing; what forks and ends without a pause may be missed by one. More are needed
+    once something was found. Returns what still lives when killing did not help.
     """
     now = time.monotonic()
     term_until, kill_until = now + grace_s, now + grace_s + _KILL_S
-    termed: set[tuple[int, int]] = set()
+    met: set[tuple[int, int]] = set()
     pause = _LOOK_S / 10
-    killing = False
-    while found := look():
+    killing, empty = False, 0
+    while empty < sure:
+        found = look()
+        if not found:
+            empty += 1
+            continue
+        empty, sure = 0, _SURE
         now = time.monotonic()
         if now >= kill_until:
             return _procs(found)
         if now >= term_until and not killing:
             killing = True
             before_kill()
-        for one in found:
-            if now >= term_until:
-                send_signal(one.pid, one.started, signal.SIGKILL)
-            elif (one.pid, one.started) not in termed:
-                termed.add((one.pid, one.started))
-                send_signal(one.pid, one.started, signal.SIGTERM)
-        time.sleep(pause)
-        pause = min(pause * 1.5, _LOOK_S) if now < term_until else _LOOK_S / 5
+        fresh = [one for one in found if (one.pid, one.started) not in met]
+        met.update((one.pid, one.started) for one in fresh)
+        for one in found if killing else fresh:
+            send_signal(one.pid, one.started, signal.SIGKILL if killing else signal.SIGTERM)
+        if not (killing and fresh):
+            time.sleep(pause)
+            pause = _LOOK_S / 5 if killing else min(pause * 1.5, _LOOK_S)
     return []
 
 
