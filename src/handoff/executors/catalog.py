@@ -7,6 +7,7 @@ The drivers read the fields; :mod:`handoff.executors.detect` reads ``programs``,
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -126,7 +127,16 @@ _GROK = AgentDefinition(
     title="Grok",
     programs=("grok",),
     argv=("agent", "--no-leader", "stdio"),
-    env={"GROK_DISABLE_AUTOUPDATER": "1"},
+    env={
+        "GROK_DISABLE_AUTOUPDATER": "1",
+        # A question waits until somebody answers it.
+        "GROK_ASK_USER_QUESTION_TIMEOUT_ENABLED": "false",
+        # What is allowed is allowed once.
+        "GROK_REMEMBER_TOOL_APPROVALS": "false",
+        # What runs in the user's Claude Code is no business of this executor.
+        "GROK_CLAUDE_HOOKS_ENABLED": "false",
+        "GROK_CLAUDE_MCPS_ENABLED": "false",
+    },
     resume=("resume", "load"),
     ends_on_deny=True,
     login_files=("~/.grok/auth.json",),
@@ -135,6 +145,10 @@ _GROK = AgentDefinition(
     logins=("xai.api_key",),
     install="npm install -g @xai-official/grok",
     tested=("1.0.41",),
+    notes=(
+        "it obeys allow rules of the user's Claude Code settings; 'handoff doctor' says how to "
+        "make it ask all the same",
+    ),
 )
 
 _GEMINI = AgentDefinition(
@@ -278,8 +292,6 @@ def own(name: str, settings: Any) -> AgentDefinition:
     """
     command = _setting(settings, "command", ())
     if isinstance(command, str):
-        import shlex
-
         command = tuple(shlex.split(command))
     if not command:
         raise ConfigError(
