@@ -146,8 +146,10 @@ _GROK = AgentDefinition(
     install="npm install -g @xai-official/grok",
     tested=("1.0.41",),
     notes=(
-        "it obeys allow rules of the user's Claude Code settings; 'handoff doctor' says how to "
-        "make it ask all the same",
+        (
+            "it obeys allow rules of the user's Claude Code settings; 'handoff doctor' says how to "
+            "make it ask all the same"
+        ),
     ),
 )
 
