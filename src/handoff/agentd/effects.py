@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from handoff.process.command import CommandResult, run_command
 from handoff.process.contract import Proc
 from handoff.store.commit import Change
 from handoff.store.records import EffectRow, TaskRow
+from handoff.store.sql import Q
 from handoff.workspace import refs, removal, setup, state, verify, worktree
 from handoff.workspace.contract import Finding, Removal
 from handoff.workspace.own import own_range
@@ -226,6 +228,16 @@ class Effects:
             )
         )
         actor.follow(started.shim)
+        await self._drop_old_runs(run_id)
+
+    async def _drop_old_runs(self, run_id: str) -> None:
+        """Journals of earlier processes are in the database; their files can go."""
+        actor = self.actor
+        rows = actor.services.store.reader().execute(Q["run_ids"], {"task_id": actor.task_id})
+        for old, state_name in rows.fetchall():
+            if old != run_id and state_name == "ended":
+                run_dir = actor.services.places.run_dir(actor.task_id, old)
+                await asyncio.to_thread(shutil.rmtree, run_dir, ignore_errors=True)
 
     async def _end_run(self, effect: EffectRow, run_id: str) -> None:
         actor = self.actor
@@ -296,6 +308,10 @@ class Effects:
                 outcome = await asyncio.to_thread(removal.restore, plan)
         except HandoffError as error:
             outcome = Removal("kept", plan.work_dir, "repo_unreachable", note=error.cause)
+        # Sessions and journals serve a task that can go on; this one can't any more.
+        await asyncio.to_thread(
+            shutil.rmtree, actor.services.places.task_dir(actor.task_id), ignore_errors=True
+        )
         reach("cleanup.cleaned")
         await actor.call(partial(_cleaned, effect=effect, outcome=outcome))
 

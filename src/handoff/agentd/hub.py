@@ -92,9 +92,9 @@ class Hub:
         return self._channels.setdefault(task_id, Channel())
 
     def forget(self, task_id: str) -> None:
-        """Drop the channel of a task that is over, once nobody waits for it."""
+        """Drop the channel of a task without an actor, once nobody waits for it."""
         channel = self._channels.get(task_id)
-        if channel is not None and channel.ended and not channel.subscribers:
+        if channel is not None and not channel.subscribers:
             del self._channels[task_id]
 
     def publish(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from handoff.agentd.services import Services
+from handoff.agentd.services import Services, make_private
 from handoff.errors import ExecutorMissing
 from handoff.executors.contract import Driver, LaunchRequest, Session
 from handoff.executors.turn import instructions
@@ -40,8 +40,8 @@ async def launch_run(services: Services, task: TaskRow, run: RunRow) -> Started:
     executor = services.executors.get(task.executor)
     added = executor_env(services, task.executor)
     program = find_program(services, task.executor)
-    scratch = services.places.scratch(task.id)
-    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data_dir = services.places.data_dir
+    scratch = make_private(services.places.scratch(task.id), data_dir)
     standing = instructions(task.id, task.branch)
     request = LaunchRequest(
         program=program,
@@ -62,8 +62,7 @@ async def launch_run(services: Services, task: TaskRow, run: RunRow) -> Started:
     env.update(launch.env)
     for name in launch.unset:
         env.pop(name, None)
-    run_dir = services.places.run_dir(task.id, run.id)
-    run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    run_dir = make_private(services.places.run_dir(task.id, run.id), data_dir)
     spec = Spec(
         run_id=run.id,
         argv=launch.argv,

@@ -8,6 +8,7 @@ import logging.handlers
 import os
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 
 #: bytes of one file, and how many old ones are kept
@@ -42,15 +43,21 @@ class Lines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class PrivateFiles(logging.handlers.RotatingFileHandler):
+    """Rotating files that only their owner can read, from the first byte on."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8")
+
+
 def set_up(data_dir: Path, level: str, clean: Callable[[str], str]) -> None:
     """Send all logging to ``agentd.log``, and warnings to a terminal if there is one."""
     root = logging.getLogger()
     root.setLevel(level.upper())
-    path = data_dir / "agentd.log"
-    handler = logging.handlers.RotatingFileHandler(
-        path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
+    handler = PrivateFiles(
+        data_dir / "agentd.log", maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
     )
-    os.chmod(path, 0o600)
     handler.setFormatter(Lines(clean))
     for old in root.handlers[:]:
         root.removeHandler(old)

@@ -45,6 +45,9 @@ GRACE_S = 2
 def main(config_path: str, *, executor: str | None = None, listen: str | None = None) -> int:
     """Run agentd until SIGINT or SIGTERM; returns its exit code.
 
+    The umask stays the user's: executors, git and commands work under it. What is ours
+    is made with its own mode instead.
+
     Raises:
         HandoffError: it can't start: bad configuration, another agentd, no access.
     """
@@ -53,23 +56,18 @@ def main(config_path: str, *, executor: str | None = None, listen: str | None = 
         chosen = msgspec.structs.replace(settings.executor, default=executor)
         settings = msgspec.structs.replace(settings, executor=chosen)
     data_dir = _private_dir(Path(settings.datadir))
-    umask = os.umask(0o077)
-    try:
-        with _ownership(data_dir):
-            services = make_services(settings, config_path, SystemClock())
-            services.umask = umask
-            services.warnings += [str(warning) for warning in warnings]
-            logs.set_up(data_dir, settings.log.level, services.redact_text)
-            for warning in warnings:
-                log.warning("%s: %s", config_path, warning)
-            try:
-                with asyncio.Runner() as runner:
-                    runner.run(_serve(services, listen))
-            finally:
-                services.store.close()
-                log.info("agentd ends", extra={"action": "agentd_ends"})
-    finally:
-        os.umask(umask)
+    with _ownership(data_dir):
+        services = make_services(settings, config_path, SystemClock())
+        services.warnings += [str(warning) for warning in warnings]
+        logs.set_up(data_dir, settings.log.level, services.redact_text)
+        for warning in warnings:
+            log.warning("%s: %s", config_path, warning)
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(_serve(services, listen))
+        finally:
+            services.store.close()
+            log.info("agentd ends", extra={"action": "agentd_ends"})
     return 0
 
 

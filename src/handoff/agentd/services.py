@@ -51,6 +51,15 @@ class Places:
         return self.data_dir / "env"
 
 
+def make_private(path: Path, below: Path) -> Path:
+    """Make a folder and all folders between it and ``below``, each for its owner only."""
+    for folder in [*reversed(path.relative_to(below).parents), path.relative_to(below)]:
+        full = below / folder
+        if not full.is_dir():
+            full.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
 @dataclass
 class Services:
     """Everything that is there once a daemon."""
@@ -67,7 +76,6 @@ class Services:
     redactor: Redactor | None = None
     warnings: list[str] = field(default_factory=list)
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
-    umask: int = 0o022
 
     def redact_text(self, text: str) -> str:
         """The text without secrets that this daemon knows or recognises."""

@@ -54,7 +54,7 @@ def task_json(machine: Machine, row: TaskRow) -> Json:
         "skipped_hooks": plan["skipped_hooks"],
         "verify": json.loads(row.verify),
         "done_note": row.done_note,
-        "queue_position": machine.position(row.id),
+        "queue_position": machine.position(row.id) if row.state == "pending" else None,
         "last_seq": row.last_seq,
     }
 

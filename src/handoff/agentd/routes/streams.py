@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from handoff.agentd import views
-from handoff.agentd.hub import event_line, frame_line
+from handoff.agentd.hub import Channel, event_line, frame_line
 from handoff.agentd.routes.tasks import number
 from handoff.errors import HandoffError, UsageError
 from handoff.lifecycle import terminal
@@ -151,7 +151,7 @@ class _Streams:
                 if not await _woken(flag):
                     yield _line("heartbeat", self.machine.services.clock.now_ms())
         finally:
-            channel.unsubscribe(flag)
+            self._leave(task_id, channel, flag)
             self.hub.unwatch(task_id)
 
     def _backlog(self, task_id: str, after: int, upto: int) -> dict[str, object] | None:
@@ -231,7 +231,7 @@ class _Streams:
                     return
                 await _woken(flag)
         finally:
-            channel.unsubscribe(flag)
+            self._leave(task_id, channel, flag)
             self.hub.unwatch(task_id)
 
     # -- frames --------------------------------------------------------------------------
@@ -272,7 +272,12 @@ class _Streams:
                 if not await _woken(flag):
                     yield _line("heartbeat", self.machine.services.clock.now_ms())
         finally:
-            channel.unsubscribe(flag)
+            self._leave(task_id, channel, flag)
+
+    def _leave(self, task_id: str, channel: Channel, flag: asyncio.Event) -> None:
+        channel.unsubscribe(flag)
+        if task_id not in self.machine.actors:
+            self.hub.forget(task_id)
 
     async def render(self, request: Request) -> Response:
         """The live view as plain text, by byte offset, as the first protocol version has it.

@@ -73,7 +73,8 @@ class Session:
             "prompts": self.prompts,
         }
         fresh = f"{self.path}.{os.getpid()}.new"
-        with open(fresh, "w", encoding="utf-8", errors="surrogatepass") as handle:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as handle:
             json.dump(body, handle)
         os.replace(fresh, self.path)
 
