@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
@@ -52,7 +53,12 @@ def test_the_difference_can_be_applied(
             input=diff.encode(),
             cwd=place,
             check=True,
-            env={"PATH": "/usr/bin:/bin", "HOME": place, "GIT_CEILING_DIRECTORIES": place},
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": place,
+                "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_CEILING_DIRECTORIES": os.path.dirname(place),
+            },
         )
         assert file.read_text() == after
 
