@@ -97,7 +97,9 @@ class Context:
         return self.command(name) + (f" {rest}" if rest else "")
 
     def say(self, line: str) -> None:
-        """A notice on stderr."""
+        """A notice on stderr; lost where there is none (it must not reach stdout)."""
+        if sys.stderr is None:
+            return
         shown = terminal.safe(line) if terminal.is_tty(sys.stderr) else line
         print(shown, file=sys.stderr, flush=True)
 

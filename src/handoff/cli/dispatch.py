@@ -23,7 +23,7 @@ ANSWER_S = 180.0
 
 def parser() -> Parser:
     """The command's own flags."""
-    from handoff.cli.parsing import Parser, count
+    from handoff.cli.parsing import Parser
 
     made = Parser(
         "dispatch",
@@ -58,7 +58,6 @@ def parser() -> Parser:
         help="run after each turn; repeatable",
     )
     made.add_argument("--no-setup", action="store_true", help="skip the configured set-up command")
-    made.add_argument("--max-minutes", metavar="N", type=count, help="end a turn after so long")
     made.add_argument("--detach", action="store_true", help="don't wait for the executor's start")
     made.add_argument("--no-terminal", action="store_true", help="open no terminal window")
     return made
@@ -130,8 +129,6 @@ def request(args: Namespace, context: Context) -> dict[str, Any]:
         "project_name": args.project,
         "target": context.target,
     }
-    if args.max_minutes:
-        body["max_minutes"] = args.max_minutes
     if not args.project and context.local:
         body["start_dir"] = os.getcwd()
     elif not context.local:

@@ -30,6 +30,9 @@ def parser() -> Parser:
     )
 
 
+LOGIN = {"yes": "logged in", "no": "not logged in", "unknown": "login unknown"}
+
+
 class Check:
     """One finding. ``level``: ``ok``, ``note`` or ``bad``; ``remedy`` may be ""."""
 
@@ -117,8 +120,10 @@ def one_executor(found: Any, *, default: bool) -> Check:
     name = f"{found.name} (default)" if default else found.name
     if not found.path:
         return Check("bad" if default else "note", name, "not installed", found.remedy)
-    login = {"yes": "logged in", "no": "not logged in"}.get(found.login, "login unknown")
-    text = f"{found.version or 'version unknown'}, {login}, {found.path}"
+    parts = [found.version or "version unknown", LOGIN[found.login], found.path]
+    if found.name == "fake":  # it has no account
+        parts = ["plays scripts, for trying things out"]
+    text = ", ".join(parts)
     if found.problem:
         return Check("bad" if default else "note", name, f"{text}: {found.problem}", found.remedy)
     return Check("ok", name, text)

@@ -52,13 +52,14 @@ def ask(names: list[str], preferred: str) -> str:
 
 def rows(found: list[Any]) -> list[list[str]]:
     """The detection as cells."""
+    from handoff.cli.doctor import LOGIN
     from handoff.cli.terminal import safe_line
 
     out = []
     for one in found:
         state = "not installed"
         if one.path:
-            state = {"yes": "logged in", "no": "not logged in"}.get(one.login, "login unknown")
+            state = LOGIN[one.login]
         cells = (one.name, one.version or "-", state, one.path or one.remedy)
         out.append([safe_line(cell) for cell in cells])
     return out

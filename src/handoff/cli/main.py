@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handoff.errors import HandoffError, UsageError
+from handoff.errors import Failed, HandoffError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,6 +179,8 @@ def _dispatch(argv: list[str], found: dict[str, Any]) -> int:
 
 def _report(error: HandoffError, found: dict[str, Any]) -> int:
     """Print a typed error and return its exit code."""
+    if sys.stderr is None:
+        return error.exit_code
     context: Context | None = found.get("context")
     remedy = context.adapt(error.remedy) if context else error.remedy
     if found.get("json"):
@@ -200,6 +202,13 @@ def _report(error: HandoffError, found: dict[str, Any]) -> int:
     return error.exit_code
 
 
+def _close_stdout() -> None:
+    """Nothing more can be written; Python would try, and complain, at exit."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.close(quiet)
+
+
 def main(argv: list[str], *, human: bool = False) -> int:
     """Run one command line and return its exit code. Never raises for what can go wrong
     in normal use. ``human``: print for people also where stdout is no terminal."""
@@ -218,11 +227,13 @@ def main(argv: list[str], *, human: bool = False) -> int:
     except HandoffError as error:
         return _report(error, found)
     except BrokenPipeError:
-        # The reader has left: that is its right. Python would complain again at exit.
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.close(quiet)
+        _close_stdout()  # the reader has left: that is its right
         return 141  # 128 + SIGPIPE, what the shell expects
+    except OSError as error:
+        # A full disk behind stdout, a folder that went away: the user's to know, in one line.
+        _close_stdout()
+        place = f"{error.filename}: " if error.filename else ""
+        return _report(Failed(f"{place}{error.strerror or error}"), found)
     except KeyboardInterrupt:
         return 130  # 128 + SIGINT
 

@@ -226,19 +226,41 @@ def event_block(event: Json, context: Context) -> str:
     return "\n".join(lines)
 
 
+def _told(event: Json) -> str:
+    """The one thing that tells most about an event, as one line."""
+    payload = event.get("payload") or {}
+    if payload.get("decision"):
+        reason = f": {payload['reason']}" if payload.get("reason") else ""
+        return safe_line(f"{payload['decision']}{reason}")
+    if event["type"] == "executor_started":
+        known = [payload.get(key) for key in ("agent", "version", "model", "context")]
+        return safe_line(" ".join(str(value) for value in known if value))
+    keys = (
+        "summary",
+        "reason",
+        "permission",
+        "question",
+        "text",
+        "why",
+        "note",
+        "answer",
+        "command",
+    )
+    for key in keys:
+        lines = [line for line in str(payload.get(key) or "").splitlines() if line.strip()]
+        if lines:
+            return safe_line(lines[1] if lines[0] == "command:" and len(lines) > 1 else lines[0])
+    return ""
+
+
 def event_line(event: Json) -> str:
     """Any event as one line, for lists."""
     payload = event.get("payload") or {}
-    told = ""
-    for key in ("summary", "reason", "permission", "question", "text", "why", "note", "answer"):
-        if payload.get(key):
-            told = safe_line(str(payload[key]).strip().splitlines()[0])
-            break
-    ref = f" {payload['ref']}" if payload.get("ref") else ""
+    ref = f" {safe_line(payload['ref'])}" if payload.get("ref") else ""
     when = local_time(str(event.get("created_at", "")))
     actor = event.get("actor") or ""
     by = f" [{safe_line(actor)}]" if actor not in ("", "agentd", "executor") else ""
-    return f"{when}  {safe_line(event['type'])}{ref}{by}  {told}".rstrip()
+    return f"{when}  {safe_line(event['type'])}{ref}{by}  {_told(event)}".rstrip()
 
 
 def ticket_line(ticket: Json) -> str:
@@ -334,7 +356,7 @@ def task_head(task: Json) -> list[str]:
     if task.get("queue_position"):
         lines.append(f"  in the queue: place {task['queue_position']}")
     doing = activity(task)
-    if doing and task["state"] not in ("completed", "failed"):
+    if doing and task["state"] in ("running", "waiting_answer"):
         lines.append(f"  now: {doing}")
     executor = safe_line(task.get("executor") or "")
     model = f" ({safe_line(task['model'])})" if task.get("model") else ""

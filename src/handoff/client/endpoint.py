@@ -24,6 +24,9 @@ class Endpoint:
 
     ``instance``: agentd's lasting identity, "" where only its address is known.
     ``remedy``: the command that helps when it does not answer.
+
+    Raises:
+        UsageError: the token can't be part of an HTTP header.
     """
 
     __slots__ = ("host", "instance", "pid", "port", "remedy", "socket_path", "tls", "token")
@@ -40,6 +43,11 @@ class Endpoint:
         pid: int = 0,
         remedy: str = START,
     ) -> None:
+        if not (token.isascii() and token.isprintable()):
+            raise UsageError(
+                "the token holds characters that can't be sent",
+                remedy="write the token of that agentd into the configuration",
+            )
         self.socket_path = socket_path
         self.host = host
         self.port = port

@@ -213,6 +213,34 @@ def test_a_reader_that_leaves_is_no_traceback(served: Served) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has a full disk to write to")
+def test_a_full_disk_is_one_line(served: Served) -> None:
+    served.on("GET", "/api/tasks", [task()])
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "handoff.cli.main", "tasks"],
+            env={**os.environ, "HANDOFF_CONFIG": served.config},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=20,
+        )
+    assert done.returncode == 1
+    assert done.stderr.decode() == "handoff: No space left on device\n"
+
+
+def test_without_stderr_nothing_strays_to_stdout(served: Served) -> None:
+    served.on("POST", "/api/tasks", task(notes=["a note"]))
+    command = f"{sys.executable} -m handoff.cli.main dispatch --prompt x 2>&-"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "HANDOFF_CONFIG": served.config},
+        capture_output=True,
+        timeout=20,
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["id"] == TASK
+
+
 def test_nothing_is_created_by_looking(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

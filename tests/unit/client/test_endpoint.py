@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from handoff.client import endpoint
-from handoff.client.endpoint import discover, from_target, from_url, split_address
+from handoff.client.endpoint import Endpoint, discover, from_target, from_url, split_address
 from handoff.errors import ConfigError, NotFound, Unreachable, UsageError
 
 CONFIG = """\
@@ -104,6 +104,13 @@ def test_target_without_a_config_says_how_to_make_one(tmp_path: pathlib.Path) ->
         from_target("x", str(tmp_path / "config.yaml"))
     assert caught.value.remedy == "handoff init"
     assert not os.listdir(tmp_path), "reading must not create anything"
+
+
+@pytest.mark.parametrize("token", ["a\r\nX: y", "gehe\u0131m", "a\x00"])
+def test_a_token_that_would_break_the_header_is_refused(token: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Endpoint(host="127.0.0.1", port=1, token=token)
+    assert token not in str(caught.value)
 
 
 def test_split_address() -> None:

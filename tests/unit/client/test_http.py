@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 
 import pytest
@@ -295,3 +299,41 @@ def test_quote_keeps_bytes_that_are_not_utf8() -> None:
 def test_query_repeats_lists() -> None:
     assert query_text({"path": ["a", "*.txt"], "x": 0}) == "?path=a&path=%2A.txt&x=0"
     assert query_text({"a": None}) == ""
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_https_is_checked_against_trusted_certificates(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    done = subprocess.run(
+        [*command.split(), *names, "-keyout", str(key), "-out", str(cert)], capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(cert, key)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            for _ in range(2):
+                link, _ = listener.accept()
+                with link:
+                    try:
+                        safe = server.wrap_socket(link, server_side=True)
+                    except ssl.SSLError:
+                        continue  # the client does not trust us
+                    with safe:
+                        safe.recv(65536)
+                        safe.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        there = Endpoint(host="localhost", port=listener.getsockname()[1], tls=True, token="t")
+        with pytest.raises(Unreachable, match=r"(?i)certificate"):
+            Client(lambda: there).get("/api/status")
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        assert Client(lambda: there).get("/api/status") is True
+        thread.join(5)
