@@ -1,9 +1,10 @@
 """One event, a hundred subscribers over WebSockets: how soon has each of them got it.
 
-Ours: the coordinator answers a ticket; counted from sending that request until the event
-``ticket_answered`` was received, so it contains the request, its commit to disk and the
-wake-up. Peer: the usual broadcast of a Starlette application (a set of sockets, a loop that
-sends to each), which stores nothing. The same client reads both, in one process.
+Ours: the coordinator answers a ticket; counted from the time stamp of the event
+``ticket_answered``, which is taken before its commit to disk, until it was received. Peer:
+the usual broadcast of a Starlette application (a set of sockets, a loop that sends to each),
+which stores nothing; counted from before its loop. Time stamps are whole milliseconds, cut
+off, so both figures are up to 1 ms too high. One client process reads both.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 
 from common import ENV, PYTHON, Row, main, p50
@@ -26,7 +28,7 @@ from live import post, request, running
 SUBSCRIBERS = 100
 
 BROADCAST = """
-import sys, uvicorn
+import json, sys, time, uvicorn
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
@@ -35,7 +37,7 @@ from starlette.websockets import WebSocketDisconnect
 sockets = set()
 
 async def emit(request):
-    body = (await request.body()).decode()
+    body = json.dumps({**await request.json(), "at_ms": time.time_ns() // 1_000_000})
     for socket in list(sockets):
         await socket.send_text(body)
     return JSONResponse({"ok": True})
@@ -62,12 +64,14 @@ class Crowd:
         self.got: list[float] = []
         self.all = asyncio.Event()
         self.match: Callable[[str], bool] = lambda _: False
+        self.message = ""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def read(self, link: ClientConnection) -> None:
         async for message in link:
             if self.match(str(message)):
-                self.got.append(time.perf_counter())
+                self.got.append(time.time() * 1000)
+                self.message = str(message)
                 if len(self.got) == SUBSCRIBERS:
                     self.all.set()
 
@@ -79,16 +83,28 @@ class Crowd:
             self._tasks.append(asyncio.create_task(self.read(link)))
 
     async def round(
-        self, match: Callable[[str], bool], cause: Callable[[], Awaitable[object]]
+        self,
+        match: Callable[[str], bool],
+        stamp: Callable[[str], int],
+        cause: Callable[[], Awaitable[object]],
     ) -> tuple[float, float]:
         """(ms until the median subscriber had it, ms until the last)."""
         self.got, self.match = [], match
         self.all.clear()
-        began = time.perf_counter()
         causing = asyncio.create_task(cause())  # type: ignore[arg-type]
         await asyncio.wait_for(self.all.wait(), 20)
         await causing
-        return (p50(self.got) - began) * 1000, (self.got[-1] - began) * 1000
+        began = stamp(self.message)
+        return p50(self.got) - began, self.got[-1] - began
+
+
+def their_stamp(message: str) -> int:
+    return int(json.loads(message)["at_ms"])
+
+
+def our_stamp(message: str) -> int:
+    created = json.loads(message)["created_at"]
+    return round(datetime.fromisoformat(created).timestamp() * 1000)
 
 
 async def call(socket: str, path: str, body: dict[str, object]) -> None:
@@ -122,6 +138,7 @@ async def theirs(rounds: int) -> list[tuple[float, float]]:
                     taken.append(
                         await crowd.round(
                             lambda m, i=i: f'"round": {i},' in m,
+                            their_stamp,
                             lambda body=body: call(socket, "/emit", body),
                         )
                     )
@@ -147,6 +164,7 @@ async def ours(rounds: int) -> list[tuple[float, float]]:
                 taken.append(
                     await crowd.round(
                         lambda m, t=ticket: '"ticket_answered"' in m and t in m,
+                        our_stamp,
                         lambda reply=reply: call(socket, f"/api/tasks/{task}/reply", reply),
                     )
                 )
