@@ -111,7 +111,7 @@ def answer(ask: Ask, answers: tuple[tuple[str, ...], ...]) -> Json:
     if ask.kind == "permission":
         raise NotAllowed(
             "this is a permission: it is allowed or denied, not answered",
-            remedy="handoff reply --allow, or --deny",
+            remedy="handoff reply --approve, or --deny",
         )
     given = any(any(words) for words in answers)
     if ask.kind == "form":

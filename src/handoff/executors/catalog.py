@@ -297,7 +297,8 @@ def own(name: str, settings: Any) -> AgentDefinition:
         command = tuple(shlex.split(command))
     if not command:
         raise ConfigError(
-            f"agents.{name}: it needs a command", remedy=f"handoff config set agents.{name}.command"
+            f"agents.{name}: it needs a command",
+            remedy=f"give agents.{name} a command in the configuration",
         )
     model_argv = tuple(_setting(settings, "model_argv", ()))
     model_env = str(_setting(settings, "model_env", ""))
