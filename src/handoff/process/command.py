@@ -23,7 +23,7 @@ import msgspec
 from handoff.process import facts, reaping
 from handoff.process.contract import Proc
 from handoff.process.spawn import Refused, explain, find
-from handoff.process.sweeping import belonging, end_all
+from handoff.process.sweeping import Seen, belonging, end_all
 
 #: called with 1 or 2 and bytes as they come; what it returns is awaited before more is read
 OnOutput = Callable[[int, bytes], Awaitable[None] | None]
@@ -182,8 +182,8 @@ class _Running:
         # collected here: subprocess must neither look again nor complain
         self._popen.returncode = self._code if self._code is not None else -9
 
-    def _members(self) -> list[facts.Fact]:
-        return belonging(self._mark, session=self._pid, since=self._since)
+    def _members(self, seen: Seen) -> list[facts.Fact]:
+        return belonging(self._mark, session=self._pid, since=self._since, seen=seen)
 
     def result(self, timed_out: bool, seconds: float) -> CommandResult:
         """What to tell. Raises what on_output raised."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: seconds between looks while waiting, and of killing before giving up
 _LOOK_S = 0.05
 _KILL_S = 5.0
+#: called with a process the moment it is found
+Seen = Callable[[facts.Fact], None] | None
 #: looks in a row that must find nothing where something may run away
 _SURE = 3
 
@@ -49,8 +51,8 @@ def _sweep(run_id: str, run_dir: Path, grace_s: float) -> list[Proc]:
         # it did not react, if it lives still; its executor dies with it
         send_signal(info.pid, info.started, signal.SIGKILL)
 
-    def look() -> list[facts.Fact]:
-        return belonging(run_id, _roster(run_dir) if info else frozenset())
+    def look(seen: Seen) -> list[facts.Fact]:
+        return belonging(run_id, _roster(run_dir) if info else frozenset(), seen=seen)
 
     shut = partial(fence.shut, info.cgroup, run_id) if info else lambda: None
     left = end_all(look, grace_s, shut, sure=_SURE)
@@ -64,7 +66,7 @@ def _roster(run_dir: Path) -> frozenset[tuple[int, int]]:
 
 
 def end_all(
-    look: Callable[[], list[facts.Fact]],
+    look: Callable[[Seen], list[facts.Fact]],
     grace_s: float,
     before_kill: Callable[[], object] = lambda: None,
     *,
@@ -72,26 +74,28 @@ def end_all(
 ) -> list[Proc]:
     """TERM, wait up to grace_s, KILL what look finds until it finds nothing. Blocks.
 
-    before_kill: called once before the first KILL. sure: so many looks in a row must find
-    nothing; what forks and ends without a pause may be missed by one. More are needed
-    once something was found. Returns what still lives when killing did not help.
+    look: as :func:`belonging`, and tells each find at once: when it comes to killing they
+    are stopped on sight, since what forks and ends without a pause would be gone before
+    the look is over. before_kill: called once before the first KILL. sure: so many looks
+    in a row must find nothing, and more once something was found. Returns what still
+    lives when killing did not help.
     """
     now = time.monotonic()
     term_until, kill_until = now + grace_s, now + grace_s + _KILL_S
     met: set[tuple[int, int]] = set()
     pause = _LOOK_S / 10
-    killing, empty = False, 0
+    empty, shut = 0, False
     while empty < sure:
-        found = look()
+        killing = time.monotonic() >= term_until
+        found = look(_stop if killing else None)
         if not found:
             empty += 1
             continue
         empty, sure = 0, _SURE
-        now = time.monotonic()
-        if now >= kill_until:
+        if time.monotonic() >= kill_until:
             return _procs(found)
-        if now >= term_until and not killing:
-            killing = True
+        if killing and not shut:
+            shut = True
             before_kill()
         fresh = [one for one in found if (one.pid, one.started) not in met]
         met.update((one.pid, one.started) for one in fresh)
@@ -101,6 +105,10 @@ def end_all(
             time.sleep(pause)
             pause = _LOOK_S / 5 if killing else min(pause * 1.5, _LOOK_S)
     return []
+
+
+def _stop(one: facts.Fact) -> None:
+    send_signal(one.pid, one.started, signal.SIGSTOP)
 
 
 def left_behind(run_id: str, run_dir: Path) -> list[Proc]:
@@ -126,12 +134,14 @@ def belonging(
     *,
     session: int | None = None,
     since: int = 0,
+    seen: Seen = None,
 ) -> list[facts.Fact]:
     """Everything that carries the run's mark or is known, and what descends from it, the
     oldest first.
 
     known: (pid, start stamp). session: members of that session belong as well. since: a
-    start stamp; nothing older can belong. Our own ancestors never belong.
+    start stamp; nothing older can belong. seen: called with each at once, but for mere
+    descendants. Our own ancestors never belong.
 
     Raises:
         ValueError: run_id is empty, or session is no session of a run: 0 and 1 are what
@@ -146,7 +156,7 @@ def belonging(
     everything: dict[int, facts.Fact] = {}
     children: dict[int, list[int]] = {}
     own: list[int] = []
-    for pid in facts.all_pids():
+    for pid in reversed(facts.all_pids()):  # as a rule the newest first
         one = facts.fact(pid)
         if one is None or one.state in "ZX" or pid in spared:
             continue
@@ -157,6 +167,8 @@ def belonging(
         of_session = session is not None and one.session == session
         if of_session or (pid, one.started) in known or facts.has_mark(pid, mark):
             own.append(pid)
+            if seen is not None:
+                seen(one)
     found: dict[int, facts.Fact] = {}
     while own:
         pid = own.pop()

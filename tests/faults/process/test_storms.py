@@ -132,8 +132,10 @@ async def test_what_runs_away_by_forking_is_caught(runs: Runs, pause: float):
     assert not (runs.root / "escaped").exists()
 
 
-async def test_what_runs_away_when_the_shim_was_killed(runs: Runs):
-    shim = await runs.start(*python(RUNNERS, 0.005))
+@pytest.mark.parametrize("pause", [0.005, 0.02])
+async def test_what_runs_away_when_the_shim_was_killed(runs: Runs, pause: float):
+    """With nobody to adopt it, and no cgroup: stopped on sight."""
+    shim = await runs.start(*python(RUNNERS, pause))
     await until_output(shim, b"up")
     kill_shim(shim)
     assert await asyncio.wait_for(shim.end(0.1), 11) == []

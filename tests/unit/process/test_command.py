@@ -176,9 +176,9 @@ async def test_a_slow_taker_holds_the_command_back(tmp_path: Path):
 
 async def test_a_flood_takes_no_memory(tmp_path: Path):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = await run("yes | head -c 100000000; yes >&2", tmp_path, timeout_s=1.5, grace_s=0)
+    result = await run("yes & yes >&2", tmp_path, timeout_s=2.0, grace_s=0)
     assert result.timed_out and len(result.tail_out) == len(result.tail_err) == 1 << 20
-    assert result.dropped_bytes > 100_000_000 - (2 << 20)
+    assert result.dropped_bytes > 64 << 20
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 32 << 10, f"{grown} KiB"
 

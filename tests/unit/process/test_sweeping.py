@@ -313,7 +313,7 @@ def test_what_cannot_be_ended_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sweeping, "_KILL_S", 0.05)
     monkeypatch.setattr(sweeping, "send_signal", lambda *_: False)
     with process() as one:
-        left = sweeping.end_all(lambda: [one], 0.0)
+        left = sweeping.end_all(lambda _: [one], 0.0)
         assert [proc.pid for proc in left] == [one.pid]
 
 
@@ -321,13 +321,20 @@ def test_one_look_that_finds_nothing_is_not_believed_once_something_was_found():
     """What forks and ends all the time is between two processes now and then."""
     with process() as first, process() as second, process() as third:
         looks = iter([[first], [], [second], [], [], [third], [], [], []])
-        assert sweeping.end_all(lambda: next(looks), 0.0) == []
+        assert sweeping.end_all(lambda _: next(looks), 0.0) == []
         assert list(looks) == []
         for one in (first, second, third):
             until(lambda one=one: not lives(one.pid))  # type: ignore[misc]
     looks = iter([[], [], []])
-    assert sweeping.end_all(lambda: next(looks), 0.0, sure=3) == []
-    assert sweeping.end_all(list, 0.0) == []
+    assert sweeping.end_all(lambda _: next(looks), 0.0, sure=3) == []
+    assert sweeping.end_all(lambda _: [], 0.0) == []
+
+
+def test_finds_are_told_at_once_and_only_they():
+    with process(mark=NEVER) as mine, process():
+        told: list[facts.Fact] = []
+        assert pids(belonging(NEVER, seen=told.append)) == {mine.pid}
+        assert [one.pid for one in told] == [mine.pid]
 
 
 def test_what_must_happen_before_the_first_kill_happens_once():
@@ -336,11 +343,11 @@ def test_what_must_happen_before_the_first_kill_happens_once():
     with process("/bin/sh", "-c", "trap '' TERM; exec sleep 60") as deaf:
         until(lambda: facts.command_of(deaf.pid) == "sleep 60")
 
-        def look() -> list[facts.Fact]:
+        def look(_seen: sweeping.Seen) -> list[facts.Fact]:
             order.append("look")
             return [deaf] if lives(deaf.pid) else []
 
         assert sweeping.end_all(look, 0.05, lambda: order.append("shut")) == []
     assert order.count("shut") == 1 and order.index("shut") > 1
-    assert sweeping.end_all(list, 0.0, lambda: order.append("shut")) == []
+    assert sweeping.end_all(lambda _: [], 0.0, lambda: order.append("shut")) == []
     assert order.count("shut") == 1
