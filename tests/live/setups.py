@@ -72,7 +72,16 @@ def gemini(home: Home, url: str) -> dict[str, str]:
         "model": {"name": MODEL},
     }
     (folder / "settings.json").write_text(json.dumps(settings))
-    return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_MODEL": MODEL}
+    return {
+        "GEMINI_API_KEY": KEY,
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "GEMINI_MODEL": MODEL,
+        # It runs commands with GIT_CONFIG_GLOBAL=/dev/null: ~/.gitconfig does not count.
+        "GIT_AUTHOR_NAME": "Ada Tester",
+        "GIT_AUTHOR_EMAIL": "ada@example.invalid",
+        "GIT_COMMITTER_NAME": "Ada Tester",
+        "GIT_COMMITTER_EMAIL": "ada@example.invalid",
+    }
 
 
 SETUPS = {"claude": claude, "grok": grok, "opencode": opencode, "gemini": gemini}

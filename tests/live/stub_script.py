@@ -70,10 +70,14 @@ WORDS = {
     "label": ("label", "value", "id", "name"),
 }
 
-CWD = re.compile(
-    r"(?:working|workspace|current|project)\s*(?:in the\s*)?(?:directory|path|root|folder|dir)?"
-    r"[^/\n]{0,30}?[\s:`'\">](/[^\s\"'<>`,;)*]+)",
-    re.IGNORECASE,
+#: how executors tell the model where they work, the surest first
+CWDS = tuple(
+    re.compile(words + r"[^/\n]{0,30}?[\s:`'\"(>](/[^\s\"'<>`,;)*]+)", re.IGNORECASE)
+    for words in (
+        r"working (?:in the )?director(?:y|ies)",
+        r"workspace (?:path|root|director(?:y|ies))",
+        r"(?:current director|cwd|project director)(?:y)?",
+    )
 )
 SHA = re.compile(r"\b[0-9a-f]{40}\b")
 
@@ -211,10 +215,11 @@ def fill(text: str, talk: Conversation) -> str:
 def working_directory(talk: Conversation) -> str | None:
     """The directory that the executor says it works in."""
     told = [talk.system, *(t.text.split(MARK)[0] for t in talk.turns if t.role == "user")]
-    for text in told:
-        found = CWD.search(text)
-        if found:
-            return found.group(1).rstrip(".")
+    for pattern in CWDS:
+        for text in told:
+            found = pattern.search(text)
+            if found:
+                return found.group(1).rstrip(".")
     return None
 
 

@@ -100,7 +100,7 @@ def test_a_task_from_dispatch_to_acceptance(product: Product) -> None:
     )
     asked = product.ticket(task)
     assert asked["kind"] == "gate"
-    assert asked["request"]["command"] == COMMIT, "the write inside the worktree passed"
+    assert asked["request"]["command"] == COMMIT, asked["request"]
     product.agentd.reply(task, "--approve").ok()
     end = product.rested(task)
     assert end["type"] == "completed", product.tell(task)
