@@ -81,6 +81,8 @@ _CODE_WORD = re.compile(
     r"invalid|missing|expired|and|or|not|the|a|an)\Z"
 )
 _DOTTED = re.compile(r"[A-Za-z_][A-Za-z_]*(?:(?:\.|::|->)[A-Za-z_][A-Za-z0-9_]*)+\Z")
+_DOTTED_CODE = re.compile(r"[a-z_][a-z0-9_]{0,30}(?:\.[a-z_][a-z0-9_]{0,30})+\Z")
+_COOKIE = re.compile(r"[^\s=;,\"'<>()\[\]{}]{1,128}=[^\s=]")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9_,.]*(?:[a-zA-Z%]{0,3})\Z")
 _PATH = re.compile(r"(?:\.{0,2}/|~/|[A-Za-z]:\\)[^\s=]*\Z|[\w.-]+/[\w./-]+\.[a-z0-9]{1,5}\Z")
 _URL_LOGIN = re.compile(r"([^\s/?#:@\"'`<>\[\]]{0,256}):([^\s/?#\"'`<>]{1,512})@")
@@ -141,6 +143,9 @@ def _secret_name(name: str) -> tuple[bool, bool]:
         parts.pop()
     if not parts or parts[-1] in _FACT:
         return False, False
+    if "pass" in parts[:-1]:
+        # `pass_context`, `pass_rate`: only at the end of a name it means a password.
+        parts = [part for part in parts if part != "pass"]
     secret = not _SECRET.isdisjoint(parts) or any(pair in _SECRET_TWO for pair in pairwise(parts))
     return secret, secret and not _STRONG.isdisjoint(parts)
 
@@ -161,7 +166,10 @@ def _named(text: str, start: int, end: int) -> Iterator[Span]:
             return
     kind = _kind(name)
     below = between["below"] is not None
-    whole = kind in {"authorization", "cookie"} and between["sign"] is not None and not below
+    whole = not below and (
+        (kind == "authorization" and between["sign"] is not None)
+        or (kind == "cookie" and between["sign"] == ":" and _COOKIE.match(text, at) is not None)
+    )
     block = _BLOCK.match(text, at) if between["sign"] == ":" else None
     if block is not None:
         yield Span(block.start("body"), block.end("body"), kind, block["body"])
@@ -176,9 +184,12 @@ def _named(text: str, start: int, end: int) -> Iterator[Span]:
         inner = _SCHEME.match(value)
         if inner is not None:
             value, first = value[inner.end() :], first + inner.end()
-        if below and not _LINE_END.match(text, quoted.end()):
+        if (below and not _LINE_END.match(text, quoted.end())) or value[:1] in ",;:)]} ":
+            return  # other code: the quote before it closed a text, as in `'Password: '`
+        closed = text[quoted.end() - 1] == quoted["quote"]
+        if not closed and " " in value:
             return
-        if _is_secret(value, strong=strong and not prose, quoted=True):
+        if _is_secret(value, strong=strong and closed and not prose, quoted=True):
             yield Span(first, first + len(value), kind, value)
         return
     if whole:
@@ -186,7 +197,7 @@ def _named(text: str, start: int, end: int) -> Iterator[Span]:
             at = scheme.end()
         line = _LINE_VALUE.match(text, at)
         value = line.group().rstrip() if line is not None else ""
-        if value and not _PLACEHOLDER.match(value) and len(value) >= 6:
+        if len(value) >= 6 and not _PLACEHOLDER.match(value) and not _CODE_WORD.match(value):
             yield Span(at, at + len(value), kind, value)
         return
     bare = _BARE.match(text, at)
@@ -197,6 +208,8 @@ def _named(text: str, start: int, end: int) -> Iterator[Span]:
     ):
         return
     value = bare.group().rstrip(",;.:!?")
+    if " " in between.group() and _DOTTED_CODE.match(value):
+        return
     # `NAME=value` without blanks is a variable of a shell or an env file.
     upper = name.isupper() and between.group() == "="
     if _is_secret(value, strong=upper or (option and strong), quoted=False):

@@ -54,6 +54,7 @@ SECRET = "hunter2!Tq9"
         "password => '{}'",
         "passphrase: {}",
         "password:\n    {}",
+        'password="{}',
         "AccountKey={};EndpointSuffix=x",
     ],
 )
@@ -85,6 +86,13 @@ def test_a_block_in_yaml_is_taken_out() -> None:
     "text",
     [
         "primary_key: id",
+        "cookie = self.tell()",
+        "def unix_getpass(prompt='Password: ', stream=None):",
+        "def getpass(prompt='Password: ', stream='x'):",
+        "def parse(cookie_string: str) -> dict[str, str]:",
+        "cookie: http.cookies.BaseCookie[str] = http.cookies.SimpleCookie()",
+        "pass_context = jinja2.pass_context",
+        "| `Authorization: Bearer` |",
         "max_tokens=4096",
         "max_tokens: 128000",
         "token_count: 12345678",
@@ -139,3 +147,13 @@ def test_a_block_in_yaml_is_taken_out() -> None:
 )
 def test_facts_and_code_stay(text: str) -> None:
     assert Redactor(b"k").redact(text) == text
+
+
+def test_a_scheme_without_its_value_is_nothing() -> None:
+    for text in (
+        'token: "Bearer "',
+        "token: 'Basic '",
+        "token: Bearer ",
+        'authorization="Bearer "',
+    ):
+        assert Redactor(b"k").redact(text) == text
