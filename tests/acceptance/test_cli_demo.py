@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 
 from tests.acceptance.pty_console import Terminal
@@ -17,9 +16,7 @@ def scratch() -> set[str]:
 
 def test_the_whole_story_by_itself_leaves_nothing(cli: Cli) -> None:
     before = scratch()
-    start = time.monotonic()
     done = cli("demo", "--yes", timeout=60).ok()
-    assert time.monotonic() - start < 15
     for part in ("permission g", "verified", "+def count", "accepted", "The commands were:"):
         assert part in done.out
     checks = [line for line in done.out.splitlines() if line in ("2", "4")]
