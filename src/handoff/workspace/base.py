@@ -14,7 +14,7 @@ from handoff.workspace import git
 from handoff.workspace.contract import TreeState, WorkspaceRequest
 from handoff.workspace.explain import shell_quote
 from handoff.workspace.identity import Place
-from handoff.workspace.state import branch_of, head_of, operation_of
+from handoff.workspace.state import branch_of, head_of, is_name, operation_of, printable
 
 FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -93,7 +93,12 @@ def _given_commit(commit: str, head: str, branch: str, place: Place) -> Base:
 
 
 def _named(name: str, here: str) -> Base:
-    if name.startswith("-") or not name.strip() or re.search(r"[\x00-\x1f\x7f]", name):
+    if (
+        not is_name(name)
+        or name.startswith("-")
+        or not name.strip()
+        or re.search(r"[\x00-\x1f\x7f]", name)
+    ):
         raise UsageError(f"{name!r} is no name of a commit", remedy="git branch --all")
     if ".." in name:
         raise UsageError(f"'{name}' is a range; a base is one commit", remedy="git log --oneline")
@@ -162,7 +167,8 @@ def _from_remote(name: str, here: str) -> Base:
 
 
 def _unknown(name: str, where: str) -> NotFound:
-    return NotFound(f"nothing is called '{name}' {where}", remedy="git branch --all", name=name)
+    shown = printable(name)
+    return NotFound(f"nothing is called '{shown}' {where}", remedy="git branch --all", name=shown)
 
 
 def _fetch_branch(remote: str, name: str, here: str) -> str:

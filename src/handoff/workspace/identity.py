@@ -11,7 +11,7 @@ from handoff.errors import NotARepository
 from handoff.workspace import git
 from handoff.workspace.contract import Project
 from handoff.workspace.explain import without_credentials
-from handoff.workspace.state import Facts, facts_of
+from handoff.workspace.state import Facts, facts_of, is_name, printable
 
 _SCHEME = re.compile(r"^(?:ssh|git|https?|git\+ssh|ssh\+git)://", re.IGNORECASE)
 _PORT = re.compile(r":\d+$")
@@ -126,10 +126,11 @@ def locate(path: str) -> Place:
         GitMissing, GitTooOld: as they say.
     """
     git.require_version()
-    folder = os.path.realpath(path)
+    folder = os.path.realpath(path) if is_name(path) else ""
     if not os.path.isdir(folder):
+        shown = printable(path)
         raise NotARepository(
-            f"the folder {path} does not exist", remedy="give a folder that exists", folder=path
+            f"the folder {shown} does not exist", remedy="give a folder that exists", folder=shown
         )
     facts = facts_of(folder)
     # A worktree may have settings of its own beside the common ones (a sparse one has).

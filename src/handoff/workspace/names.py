@@ -3,6 +3,7 @@ Standard library only."""
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Collection
@@ -11,6 +12,7 @@ from handoff.errors import UsageError, WorkspaceRefused
 from handoff.ids import short
 from handoff.workspace import git
 from handoff.workspace.explain import shell_quote
+from handoff.workspace.state import is_name
 
 #: bytes of one path component; git adds ".lock" and file systems stop at 255
 COMPONENT_LIMIT = 250
@@ -43,9 +45,9 @@ def why_invalid(name: str, repo: str) -> str:
         return f"'{name}' means something else to git"
     if name.startswith("refs/"):
         return "it starts with 'refs/': give the short name"
-    raw = name.encode("utf-8", "surrogateescape")
-    if b"\0" in raw:
-        return "it holds a NUL"
+    if not is_name(name):
+        return "it holds a NUL, or half a character"
+    raw = os.fsencode(name)
     longest = max(len(part) for part in raw.split(b"/"))
     if longest > COMPONENT_LIMIT:
         return f"a part of it has {longest} bytes, {COMPONENT_LIMIT} are possible"

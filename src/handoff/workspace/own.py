@@ -27,6 +27,7 @@ from handoff.workspace.state import (
     git_dir_of,
     head_of,
     is_worktree,
+    printable,
 )
 
 #: bytes of a worktree's log that are read, from its end
@@ -121,7 +122,9 @@ def raw_range(repo: str, base: str, head: str) -> Range:
     for name in (base, head):
         commit = commit_of(name, repo) if not name.startswith("-") else ""
         if not commit:
-            raise NotFound(f"there is no commit '{name}'", remedy="git log --oneline --all")
+            raise NotFound(
+                f"there is no commit '{printable(name)}'", remedy="git log --oneline --all"
+            )
         found.append(commit)
     return Range(found[0], found[1], found[0])
 

@@ -30,7 +30,7 @@ from handoff.workspace.base import Base, commit_of, find_base
 from handoff.workspace.contract import TreeState, WorkspacePlan, WorkspaceRequest
 from handoff.workspace.explain import shell_quote
 from handoff.workspace.identity import Place, list_trees, locate
-from handoff.workspace.state import head_of, tree_state
+from handoff.workspace.state import head_of, is_name, printable, tree_state
 
 #: dirty files that a plan names; all are counted
 DIRTY_NAMED = 20
@@ -84,7 +84,7 @@ def _check_request(request: WorkspaceRequest) -> None:
             remedy="leave out --base, or use --new-branch",
         )
     for what, path in (("start_dir", request.start_dir), ("--worktree", request.worktree)):
-        if path and not os.path.isabs(path):
+        if path and not (is_name(path) and os.path.isabs(path)):
             raise UsageError(f"{what} has to be an absolute path, not {path!r}")
 
 
@@ -234,8 +234,9 @@ def _raise_missing(name: str, repo: str) -> None:
             remedy=f"--new-branch {shell_quote(name)} --base {shell_quote(remote[0])}",
             name=name,
         )
+    shown = printable(name)
     raise NotFound(
-        f"there is no branch '{name}'", remedy=f"--new-branch {shell_quote(name)}", name=name
+        f"there is no branch '{shown}'", remedy=f"--new-branch {shell_quote(name)}", name=shown
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from handoff.errors import NotFound, UsageError, WorkspaceRefused
 from handoff.workspace import git
 from handoff.workspace.base import commit_of
-from handoff.workspace.state import printable
+from handoff.workspace.state import is_name, printable
 
 #: bytes given at once by default
 READ_LIMIT = 1 << 20
@@ -77,7 +77,7 @@ def read_file(
 
 def _parts(path: str) -> list[str]:
     parts = path.split("/")
-    bad = not path or "\0" in path or path.startswith("/")
+    bad = not path or not is_name(path) or path.startswith("/")
     if bad or any(part in {"", ".", ".."} for part in parts):
         raise UsageError(
             f"{printable(path)!r} is not a path within the tree",
@@ -220,7 +220,9 @@ def _is_sparse_absent(work_dir: str, path: str) -> bool:
 def _from_commit(repo: str, path: str, commit: str, offset: int, limit: int) -> FileContent:
     full = commit_of(commit, repo) if not commit.startswith("-") else ""
     if not full:
-        raise NotFound(f"there is no commit '{commit}'", remedy="git log --oneline --all")
+        raise NotFound(
+            f"there is no commit '{printable(commit)}'", remedy="git log --oneline --all"
+        )
     args = ["ls-tree", "-z", "--full-tree", full, "--", path]
     entry = next(iter(git.run(args, repo, literal=True).records), "")
     facts, _, name = entry.partition("\t")

@@ -22,7 +22,7 @@ from handoff.workspace import git
 from handoff.workspace.contract import Range
 from handoff.workspace.own import keep_range, own_range, range_of, raw_range
 from handoff.workspace.refs import forget_refs, record_refs
-from handoff.workspace.state import common_dir_of, printable
+from handoff.workspace.state import common_dir_of, is_name, printable
 
 __all__ = [
     "Change",
@@ -87,7 +87,7 @@ def change_json(change: Change) -> dict[str, object]:
 
 
 def _raw(key: str, path: str) -> dict[str, object]:
-    if printable(path) == path:
+    if printable(path) == path or not is_name(path):
         return {}
     return {key: base64.b64encode(os.fsencode(path)).decode("ascii")}
 

@@ -189,8 +189,18 @@ def printable(path: str) -> str:
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
-        return os.fsencode(path).decode("utf-8", "backslashreplace")
+        if is_name(path):
+            return os.fsencode(path).decode("utf-8", "backslashreplace")
+        return path.encode("utf-8", "backslashreplace").decode("utf-8")
     return path
+
+
+def is_name(text: str) -> bool:
+    """Whether the operating system can take the text for a name at all."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def untracked_files(work_dir: str, limit: int) -> tuple[list[str], int]:

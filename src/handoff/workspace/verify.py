@@ -16,7 +16,7 @@ from handoff.errors import GitError, TimedOut
 from handoff.workspace import git
 from handoff.workspace.base import FULL_ID, commit_of, has_commit
 from handoff.workspace.contract import Finding, TreeState
-from handoff.workspace.state import belongs, tree_state
+from handoff.workspace.state import belongs, printable, tree_state
 
 #: commits that a finding names; all are counted
 COMMITS_NAMED = 50
@@ -106,7 +106,7 @@ def _judge(
 
 
 def _text(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ""
+    return printable(value.strip()) if isinstance(value, str) else ""
 
 
 def _made(commits: int) -> str:

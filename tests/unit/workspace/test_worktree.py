@@ -9,6 +9,7 @@ from tests.unit.workspace.repos import (
     build,
     commit,
     hooks,
+    hostile_config,
     lfs,
     plain,
     run_git,
@@ -18,7 +19,7 @@ from tests.unit.workspace.repos import (
 )
 
 from handoff.errors import GitError, RepositoryLocked, WorkspaceRefused
-from handoff.workspace import refs, removal
+from handoff.workspace import pending, refs, removal, review, verify
 from handoff.workspace.identity import list_trees
 from handoff.workspace.state import branch_of, head_of, is_worktree, tree_state
 from handoff.workspace.worktree import READY, create, erase_folder, is_ready
@@ -504,3 +505,48 @@ def test_a_task_id_is_started_once(tmp_path, planner):
     with pytest.raises(WorkspaceRefused, match="already started"):
         create(other)
     assert is_ready(plan)
+
+
+def test_a_whole_life_under_hostile_settings_runs_nothing(tmp_path, planner, monkeypatch):
+    repo = hostile_config(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text((repo / "gitconfig").read_text())
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    (tmp_path / "hide-all").write_text("*\n")
+    log = tmp_path / "ran.log"
+    log.unlink(missing_ok=True)
+    plan = planner(repo)
+    create(plan)
+    assert not log.exists()
+    run_git(plan.work_dir, "-c", "core.hooksPath=/dev/null", "merge", "-q", "--ff-only", "work")
+    log.unlink(missing_ok=True)
+    found = verify.verify_claim(
+        plan.work_dir, str(repo), plan.branch, plan.base_commit, {"commit": head_of(plan.work_dir)}
+    )
+    assert (found.code, found.commits) == ("verified", 2)
+    span = review.keep_range(plan)
+    assert [c.path for c in review.files(str(repo), span)] == ["a.txt", "moved.txt"]
+    write(tmp_path, f"trees/{os.path.basename(plan.work_dir)}/left.txt", "x\n")
+    assert b"+x" in b"".join(pending.uncommitted_stream(plan.work_dir))
+    kept = removal.remove(plan)
+    assert kept.entries == (("??", "left.txt"),)
+    os.unlink(os.path.join(plan.work_dir, "left.txt"))
+    assert removal.remove(plan).action == "removed"
+    in_place = planner(repo, in_place=True)
+    create(in_place)
+    assert removal.restore(in_place).action == "restored"
+    assert not log.exists()
+
+
+def test_sparse_linked_worktree_is_carried_over(tmp_path, planner):
+    repo = sparse(tmp_path)
+    linked = tmp_path / "linked"
+    run_git(repo, "worktree", "add", "-q", "-b", "side", str(linked))
+    run_git(linked, "sparse-checkout", "set", "--cone", "docs")
+    plan = planner(linked)
+    create(plan)
+    assert set(os.listdir(plan.work_dir)) == {".git", "docs"}
+    assert tree_state(plan.work_dir).dirt.total == 0
+    assert not (repo / "docs").exists()
