@@ -10,7 +10,7 @@ import msgspec
 
 from handoff.gate.contract import FileMark
 from handoff.gate.diffs import unified
-from handoff.gate.marks import MAX_COPY, CantPin, as_text, may_be_kept, read_regular
+from handoff.gate.marks import MAX_COPY, CantPin, as_text, mark, may_be_kept, read_regular
 
 #: characters of one file's difference in an explanation
 MAX_SHOWN = 4096
@@ -66,6 +66,21 @@ def _compare(then: FileMark, label: str) -> Change | None:
     new = as_text(data) or ""
     diff = unified(old, new, label, limit=MAX_COPY, new_file=not then.digest)
     return Change(path=label, what=what, diff=diff)
+
+
+def marks_now(files: tuple[FileMark, ...]) -> tuple[FileMark, ...]:
+    """The same files, marked as they are now, for a ticket that asks again.
+
+    What can't be pinned (a folder took its place) keeps its old mark: it stays changed,
+    and can't be approved, until it is a file again.
+    """
+    found = []
+    for then in files:
+        try:
+            found.append(mark(then.path))
+        except CantPin:
+            found.append(then)
+    return tuple(found)
 
 
 def explain(changes: list[Change]) -> str:

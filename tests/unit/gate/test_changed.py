@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handoff.gate.changed import Change, changed, explain
+from handoff.gate.changed import Change, changed, explain, marks_now
 from handoff.gate.marks import mark
 
 
@@ -43,6 +43,18 @@ def test_appeared_gone_and_unreadable(tmp_path: Path) -> None:
     text = explain(found)
     assert "gone was there when this was asked for, and is gone" in text
     assert "folder can't be compared" in text
+
+
+def test_marks_are_renewed_where_they_can_be(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("x\n")
+    marks = tuple(mark(str(tmp_path / name)) for name in ("a", "b"))
+    (tmp_path / "a").write_text("y\n")
+    (tmp_path / "b").unlink()
+    (tmp_path / "b").mkdir()
+    renewed = marks_now(marks)
+    assert renewed == (mark(str(tmp_path / "a")), marks[1])
+    assert [change.path for change in changed(renewed, str(tmp_path))] == ["b"]
 
 
 def test_a_link_that_leads_elsewhere_is_a_change(tmp_path: Path) -> None:
