@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handoff.errors import HandoffError, NotFound, TooLarge, UsageError
+from handoff.errors import HandoffError, NotFound, TooLarge, Unreachable, UsageError, from_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAX_PLAN = 3 * 1024 * 1024
 #: seconds: agentd answers once the executor runs, and waits 120 s for that
 ANSWER_S = 180.0
+#: events that come only once the executor works
+STARTED = ("permission_request", "question", "completed", "turn_failed", "archived")
 
 
 def parser() -> Parser:
@@ -141,9 +143,15 @@ def request(args: Namespace, context: Context) -> dict[str, Any]:
 def run(args: Namespace, context: Context) -> int:
     """Dispatch; on a terminal follow the start."""
     body = request(args, context)
-    client = context.client()
-    look = context.command("tasks", "--limit", "3")
-    task = client.post("/api/tasks", body, look=look, answer_s=ANSWER_S)
+    watch = context.human and not args.detach
+    task = context.client().post(
+        "/api/tasks",
+        body,
+        # Who watches the start, or does not care for it, need not wait for it in silence.
+        {"wait": 0 if context.human or args.detach else None},
+        look=context.command("tasks", "--limit", "3"),
+        answer_s=ANSWER_S,
+    )
     if context.human:
         from handoff.cli import render
 
@@ -154,42 +162,48 @@ def run(args: Namespace, context: Context) -> int:
         context.emit(task)
     if sys.platform == "darwin" and not args.no_terminal and context.local:
         _open_terminal(task["id"], context)
-    if not context.human or args.detach:
-        return 0
-    return _follow_start(task, context)
+    return _follow_start(task, context) if watch else 0
 
 
 def _follow_start(task: dict[str, Any], context: Context) -> int:
-    """Show events until the executor works, waits in the queue, or the task ends."""
+    """Show events until the executor works, waits in the queue, or the task ends.
+
+    Raises:
+        HandoffError: why it could not begin.
+    """
     from handoff.cli import render
     from handoff.cli.terminal import colour
     from handoff.client.stream import Events
     from handoff.ids import short
 
     stream = Events(context.client(), task["id"], 0, wakes=False, summary=False, notify=context.say)
-    code = 0
     try:
         for item in stream:
             event = item.get("event")
             if event is None:
                 continue
             kind = event["type"]
-            if kind in ("failed", "turn_failed"):
-                context.show(render.event_block(event, context))
-                code = 1
-                break
-            if kind in ("permission_request", "question", "completed", "archived"):
+            if kind == "failed":
+                raise _start_error(event["payload"])
+            if kind in STARTED:
                 break
             context.show(colour(f"  {render.event_line(event)}", "dim"))
             if kind in ("executor_started", "queue_changed"):
                 break
     except KeyboardInterrupt:
         context.say("the task goes on without this terminal")
-    except HandoffError as error:
+    except Unreachable as error:
         context.say(f"the task was dispatched, but its start can't be watched: {error}")
     for name in ("wait", "attach"):
         context.show("  " + context.command(name, short(task["id"])))
-    return code
+    return 0
+
+
+def _start_error(payload: dict[str, Any]) -> HandoffError:
+    """The typed error of a task that could not begin."""
+    cause = payload.get("reason") or payload.get("fail_reason") or "the task could not begin"
+    code, remedy = payload.get("code"), payload.get("remedy") or ""
+    return from_json({"error": cause, "code": code, "remedy": remedy})
 
 
 def _open_terminal(task_id: str, context: Context) -> None:

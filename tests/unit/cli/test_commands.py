@@ -125,6 +125,26 @@ def test_dispatch_on_a_terminal_shows_the_start_and_the_next_commands(
     assert "executor_started" not in quick.out
 
 
+def test_a_task_that_cant_begin_is_its_typed_error_on_a_terminal_too(
+    call: Caller, served: Served
+) -> None:
+    served.on("POST", "/api/tasks", task(state="pending"))
+    why = {"reason": "no claude here", "code": "executor_missing", "remedy": "handoff doctor"}
+    stream = Reply(chunks=lines({"event": event(1, "failed", **why)}, {"end": {}}))
+    served.on("GET", f"/api/tasks/{TASK}/stream", stream)
+    done = call("dispatch", "--prompt", "x", tty=True)
+    assert done.code == 1
+    assert "no claude here\n  try: handoff doctor" in done.err
+
+
+def test_only_a_script_waits_for_the_start_in_the_call_itself(call: Caller, served: Served) -> None:
+    served.on("POST", "/api/tasks", task())
+    call("dispatch", "--prompt", "x")
+    call("dispatch", "--prompt", "x", "--detach")
+    call("dispatch", "--prompt", "x", "--detach", tty=True)
+    assert [request.query for request in served.seen] == [{}, {"wait": ["0"]}, {"wait": ["0"]}]
+
+
 # -- reply -------------------------------------------------------------------------------
 
 
