@@ -27,6 +27,8 @@ log = logging.getLogger("handoff.machine")
 TICK_S = 5.0
 #: seconds that an executor at rest is kept, so that `continue` needs no new process
 IDLE_EXECUTOR_S = 900.0
+#: seconds that an executor has to react to an interrupt before its process is ended
+INTERRUPT_S = 5.0
 #: tasks recovered at the same time
 RECOVERY_WIDTH = 16
 #: milliseconds that idempotency keys are kept
@@ -170,6 +172,22 @@ class Machine:
             if actor.core.run is not None and actor.core.run.id == run_id:
                 payload: dict[str, object] = {"call": what, "pid": pid}
                 self._spawn(actor.call(partial(_refused, payload=payload)))
+
+    async def interrupt(self, actor: Actor, who: str) -> None:
+        """End the running turn by the executor's own protocol and, if it does not react,
+        by ending its process.
+
+        Raises:
+            ExecutorGone: no turn is running.
+        """
+        number = actor.core.must_turn().number
+        await actor.call(lambda core: turns.interrupt(core, who))
+
+        async def insist() -> None:
+            await asyncio.sleep(INTERRUPT_S)
+            await actor.call(lambda core: turns.insist(core, number))
+
+        self._spawn(insist())
 
     async def resume(self, task_id: str, *, force: bool, who: str) -> dict[str, object]:
         """Look again at a task that seems stuck. Returns the report of the API."""

@@ -552,6 +552,17 @@ def interrupt(core: Core, actor: str) -> None:
     take(core, core.command(lambda driver: driver.command(Interrupt())))
 
 
+def insist(core: Core, turn_number: int) -> None:
+    """The executor did not react to an interrupt: end its process, which its session
+    outlives, and with it the turn."""
+    turn = core.turn
+    if turn is None or turn.number != turn_number or turn.state not in WORKING:
+        return
+    end_run(core)
+    message = "interrupted; the executor did not react and was ended"
+    turn_rested(core, contract.TurnEnded(text="", fault=Fault("cancelled", message)))
+
+
 def stop(core: Core, actor: str) -> None:
     """The coordinator gives the task up.
 

@@ -353,7 +353,7 @@ class _Tasks:
     async def interrupt(self, request: Request) -> Response:
         """End the running turn, keep the session."""
         _, actor, who = self._guarded(request)
-        await actor.call(lambda core: turns.interrupt(core, who))
+        await self.machine.interrupt(actor, who)
         return JSONResponse({"ok": True, "state": actor.core.task.state})
 
     # -- the end -------------------------------------------------------------------------
