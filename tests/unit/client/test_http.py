@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.client.served import Reply, Request, Served, lines
 
-from handoff.client import http
+from handoff.client import wire
 from handoff.client.endpoint import Endpoint, discover
-from handoff.client.http import Client, Lost, Response, Wire, query_text, quote
+from handoff.client.http import Client
+from handoff.client.wire import Lost, Response, Wire, query_text, quote
 from handoff.errors import (
     OutcomeUnknown,
     PathTooLong,
@@ -202,7 +203,7 @@ def test_proxies_are_never_used(served: Served, monkeypatch: pytest.MonkeyPatch)
 def test_a_socket_path_beyond_the_limit_is_named(tmp_path: os.PathLike[str]) -> None:
     path = os.path.join(tmp_path, "d" * 150)
     with pytest.raises(PathTooLong, match="bytes") as caught:
-        http.connect(Endpoint(socket_path=path))
+        wire.connect(Endpoint(socket_path=path))
     assert caught.value.details["path"] == path
 
 
