@@ -84,6 +84,11 @@ class Run:
             text = f"{text}\n@@model {json.dumps(script)}"
         await self.command(contract.Prompt(text))
 
+    async def prompt_after(self, kind: type[Any], text: str, script: list[Any]) -> None:
+        """Wait for an observation, then begin the next turn."""
+        await self.next(kind)
+        await self.prompt(text, script)
+
     async def next(self, *kinds: type[T], within: float = 90.0) -> T:
         """The next observation of those kinds; others before it are passed over."""
         wanted = " or ".join(kind.__name__ for kind in kinds)

@@ -269,3 +269,13 @@ async def test_the_process_is_killed_in_a_turn(start: Start) -> None:
     end = await run.next(TurnEnded)
     assert end.fault is not None
     assert end.fault.code == "crash"
+
+
+async def test_reading_is_asked_for_outside_the_worktree_only(start: Start) -> None:
+    run = await start(model=MODEL)
+    await run.prompt("Look.", [{"run": "ls"}, {"run": "cat /etc/hostname"}, {"say": "seen"}])
+    asked = await run.next(PermissionAsked)
+    assert asked.command == "cat /etc/hostname"
+    await run.command(Deny(asked.id))
+    await run.prompt_after(TurnEnded, "And.", [{"read": {"path": "/etc/passwd"}}, {"say": "x"}])
+    assert (await run.next(PermissionAsked)).kind == "read"

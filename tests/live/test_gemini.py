@@ -59,3 +59,13 @@ async def test_the_project_does_not_open_the_gate(start: Start, worktree: pathli
     assert isinstance(asked, PermissionAsked)
     assert "git push" in (asked.command or "")
     await run.command(Deny(asked.id))
+
+
+async def test_an_interrupt_ends_a_running_command(start: Start, worktree: pathlib.Path) -> None:
+    await turns.interrupt_running(start, worktree)
+
+
+async def test_a_listing_is_not_asked_for(start: Start) -> None:
+    run = await start()
+    await run.prompt("Look.", [{"run": "ls"}, {"run": "cat README.md"}, {"say": "seen"}])
+    assert (await run.next(PermissionAsked)).command == "cat README.md"

@@ -7,7 +7,14 @@ import pathlib
 import pytest
 
 from handoff.executors import detect
-from handoff.executors.contract import Answer, Deny, PermissionAsked, QuestionAsked, TurnEnded
+from handoff.executors.contract import (
+    Answer,
+    Deny,
+    PermissionAsked,
+    QuestionAsked,
+    Retrying,
+    TurnEnded,
+)
 from tests.live import acp_turns as turns
 from tests.live.acp_turns import Start
 from tests.live.stub_model import StubModel
@@ -114,3 +121,17 @@ async def test_settings_of_the_user_open_the_gate_unless_grok_is_told_to_ask(
     await run.prompt("Push.", [{"run": "git push origin main"}, {"say": "done"}])
     found = await run.next(PermissionAsked, TurnEnded)
     assert isinstance(found, PermissionAsked) is shut
+
+
+async def test_a_server_error_is_retried_and_told(start: Start) -> None:
+    run = await start()
+    await run.prompt("Go.", [{"error": 500, "times": 1}, {"say": "recovered"}])
+    assert (await run.next(Retrying)).attempt == 1
+    assert (await run.next(TurnEnded)).fault is None
+    assert "recovered" in run.text()
+
+
+async def test_what_only_reads_is_not_asked_for(start: Start) -> None:
+    run = await start()
+    await run.prompt("Look.", [{"run": "ls"}, {"run": "cat /etc/hostname"}, {"say": "seen"}])
+    assert isinstance(await run.next(PermissionAsked, TurnEnded), TurnEnded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 
-from handoff.executors.contract import Deny, PermissionAsked, SessionReady, TurnEnded
+from handoff.executors.contract import Deny, PermissionAsked, Retrying, SessionReady, TurnEnded
 from tests.live import acp_turns as turns
 from tests.live.acp_turns import Start
 from tests.live.stub_model import StubModel
@@ -85,3 +85,17 @@ async def test_the_project_does_not_open_the_gate(start: Start, worktree: pathli
     asked = await run.next(PermissionAsked)
     assert asked.command == "git push origin main"
     await run.command(Deny(asked.id))
+
+
+async def test_every_command_is_asked_for(start: Start) -> None:
+    run = await start()
+    await run.prompt("Look.", [{"run": "ls"}, {"say": "seen"}])
+    assert (await run.next(PermissionAsked)).command == "ls"
+
+
+async def test_a_retry_is_silent(start: Start) -> None:
+    run = await start()
+    await run.prompt("Go.", [{"error": 500, "times": 1}, {"say": "recovered"}])
+    assert (await run.next(TurnEnded)).fault is None
+    assert "recovered" in run.text()
+    assert not run.all(Retrying), "should it tell them now, docs/executors.md is out of date"
