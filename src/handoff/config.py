@@ -141,7 +141,12 @@ class Limits(msgspec.Struct, frozen=True):
         64 * 1024 * 1024
     )
     procs: Annotated[
-        int, Key("processes of one task, beyond which its run is ended; 0 = no limit", COUNT)
+        int,
+        Key(
+            "processes of one task, beyond which its run is ended; 0 = what the system allows "
+            "less proc_fence.reserve_ratio, at most 1200",
+            COUNT,
+        ),
     ] = 0
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 from typing import NamedTuple
 
 from handoff.agentd.services import Services, make_private
+from handoff.config import Config
 from handoff.errors import ExecutorMissing
 from handoff.executors.contract import Driver, LaunchRequest, Session
 from handoff.executors.turn import instructions
@@ -17,6 +19,9 @@ from handoff.store.records import RunRow, TaskRow
 NOT_INHERITED = frozenset(
     {"HANDOFF_CONFIG", "HANDOFF_HOME", "HANDOFF_CRASH_AT", "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"}
 )
+
+#: processes of one task, unless configured: a build with many sub-agents stays below it
+TASK_PROCS = 1200
 
 
 class Started(NamedTuple):
@@ -68,7 +73,7 @@ async def launch_run(services: Services, task: TaskRow, run: RunRow) -> Started:
         argv=launch.argv,
         cwd=task.work_dir,
         env=env,
-        max_procs=services.config.limits.procs,
+        max_procs=process_limit(services.config),
     )
     shim = await supervisor.start(run_dir, spec)
     session = Session(
@@ -79,6 +84,23 @@ async def launch_run(services: Services, task: TaskRow, run: RunRow) -> Started:
         instructions="" if launch.instructed else standing,
     )
     return Started(shim, executor.driver(), session, {"path": program})
+
+
+def process_limit(config: Config) -> int:
+    """How many processes one task may have; 0 = any number.
+
+    Unless configured: what the user may have less the share kept free, and at most
+    :data:`TASK_PROCS`. A limit of the user's that is none leaves that bound alone.
+    """
+    if config.limits.procs:
+        return config.limits.procs
+    if config.proc_fence.disabled:
+        return 0
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if allowed in (resource.RLIM_INFINITY, -1):
+        return TASK_PROCS
+    free = max(int(allowed * config.proc_fence.reserve_ratio), 200)
+    return max(min(TASK_PROCS, allowed - free), 50)
 
 
 def executor_env(services: Services, name: str) -> dict[str, str]:

@@ -54,22 +54,27 @@ class Machine:
 
     # -- life ----------------------------------------------------------------------------
 
+    def load(self) -> None:
+        """Make the actor of every task that is open or has something due. Before anybody
+        is let in, so that no task can get two."""
+        conn = self.services.store.reader()
+        for query in ("tasks_open", "runs_not_ended", "outbox_tasks"):
+            for (task_id,) in conn.execute(Q[query]).fetchall():
+                if task_id not in self.actors:
+                    self._make_actor(task_id)
+
     async def recover(self) -> None:
         """Take up every task where the last agentd left it."""
-        conn = self.services.store.reader()
-        wanted: list[str] = []
-        for query in ("tasks_open", "runs_not_ended", "outbox_tasks"):
-            wanted += [row[0] for row in conn.execute(Q[query]).fetchall()]
         width = asyncio.Semaphore(RECOVERY_WIDTH)
 
-        async def one(task_id: str) -> None:
+        async def one(actor: Actor) -> None:
             async with width:
                 try:
-                    await self._recover_task(task_id)
+                    await self._recover_task(actor)
                 except Exception:  # one task must not keep the others from their recovery
-                    log.exception("task %s could not be taken up", task_id)
+                    log.exception("task %s could not be taken up", actor.task_id)
 
-        await asyncio.gather(*(one(task_id) for task_id in dict.fromkeys(wanted)))
+        await asyncio.gather(*(one(actor) for actor in list(self.actors.values())))
 
     def ready(self) -> None:
         """Recovery is over: new tasks may start."""
@@ -91,18 +96,17 @@ class Machine:
         for actor in self.actors.values():
             await actor.close()
 
-    async def _recover_task(self, task_id: str) -> None:
-        actor = self._make_actor(task_id)
+    async def _recover_task(self, actor: Actor) -> None:
         core = actor.core
         if core.task.state == "pending" and (
             core.effects or core.run is not None or core.task.workspace_state != "planned"
         ):
-            self._admitted.add(task_id)
+            self._admitted.add(actor.task_id)
         run = core.run
         if run is not None and run.state in ("alive", "ending"):
             await self._find_run(actor)
-        core.set_phase(_phase_after_restart(core))
-        self.effects[task_id].start()
+        actor.core.set_phase(_phase_after_restart(actor.core))
+        self.effects[actor.task_id].start()
 
     async def _find_run(self, actor: Actor) -> None:
         """Find the executor that outlived the last agentd, or what it left."""

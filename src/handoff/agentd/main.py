@@ -78,6 +78,7 @@ async def _serve(services: Services, listen: str | None) -> None:
     )
     endpoint["instance"] = services.instance
     machine.endpoint = endpoint
+    machine.load()
     server = _Server(machine)
     serving = asyncio.create_task(server.serve(sockets=sockets), name="http")
     try:

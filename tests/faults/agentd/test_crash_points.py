@@ -17,7 +17,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-
 from tests.support.daemon import Agentd, run_agentd
 from tests.support.home import Home, make_home
 from tests.support.repository import make_repository

@@ -12,7 +12,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-
 from tests.support.console import HANDOFF
 from tests.support.daemon import Agentd, run_agentd
 from tests.support.home import make_home

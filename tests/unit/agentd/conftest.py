@@ -4,7 +4,6 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
-
 from tests.unit.agentd.harness import Box
 
 

@@ -10,15 +10,15 @@ import pathlib
 import shutil
 import tempfile
 
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.unit.agentd.harness import CLAIM, Box
+
 from handoff import lifecycle
 from handoff.agentd import tickets, turns
 from handoff.errors import Failed, HandoffError
 from handoff.executors.contract import AskClosed, Fault, Question, QuestionAsked, Text, TurnEnded
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-from tests.unit.agentd.harness import CLAIM, Box
 
 
 class TaskMachine(RuleBasedStateMachine):

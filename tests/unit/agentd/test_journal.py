@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from handoff.agentd.journal import LineReader, Position
 from hypothesis import given
 from hypothesis import strategies as st
+
+from handoff.agentd.journal import LineReader, Position
 
 Chunks = list[bytes]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.unit.agentd.harness import CLAIM, Box
+
 from handoff.agentd import tickets, turns
 from handoff.errors import TicketSettled, UsageError, WrongKind
 from handoff.executors.contract import AskClosed, Choice, Question, QuestionAsked, TurnEnded
-
-from tests.unit.agentd.harness import CLAIM, Box
 
 
 def reply(box: Box, ref: str, body: dict[str, object]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.agentd.harness import CLAIM, Box
+
 from handoff.agentd import tickets, turns
 from handoff.errors import BadTransition, Failed
 from handoff.executors.contract import Fault, TurnEnded
-
-from tests.unit.agentd.harness import CLAIM, Box
 
 
 def last(box: Box) -> tuple[str, dict[str, object]]:
