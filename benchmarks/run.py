@@ -23,6 +23,7 @@ FILES = [
     "store_events",
     "shim",
     "gate_verdict",
+    "gate",
     "daemon_idle",
     "fanout",
     "dispatch",
@@ -53,7 +54,7 @@ scripts/bench --write         # this page
 
 {table}
 
-Measured {date} on {machine}.
+Measured {date} on {machine}.{note}
 
 ## What the figures rest on
 
@@ -66,7 +67,7 @@ Measured {date} on {machine}.
   a hundred they share one.
 - **Reading.** Subscribers hold a cursor and read rows; publishing sets a flag. The newest rows
   of a task are encoded once, whatever the number of subscribers.
-- **Waiting.** Nothing polls: an idle daemon sleeps in one system call.
+- **Waiting.** Actors, streams and shims sleep until they are woken.
 
 ## Peers
 
@@ -126,6 +127,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(FILES)}")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--check", action="store_true", help="fail on twice the budget")
+    parser.add_argument("--note", default="", help="with --write: what else a reader should know")
     parser.add_argument("--peers", action="store_true", help="only install the peer servers")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md")
     args = parser.parse_args()
@@ -143,7 +145,8 @@ def main() -> int:
     print(f"\n{facts}")
     if args.write:
         date = time.strftime("%Y-%m-%d")
-        page = PAGE.format(table=table(rows), date=date, machine=facts)
+        note = f" {args.note}" if args.note else ""
+        page = PAGE.format(table=table(rows), date=date, machine=facts, note=note)
         (ROOT / "docs" / "performance.md").write_text(page, "utf-8")
     over = [r for r in rows if r.skipped or r.verdict(slack=2.0) == "over"]
     for row in over:

@@ -33,6 +33,7 @@ COMMAND = ROOT | {
     "handoff.client",
     "handoff.client.endpoint",
     "handoff.client.http",
+    "handoff.client.wire",
     "handoff.clock",
     "handoff.places",
 }
