@@ -23,7 +23,7 @@ import msgspec
 from handoff.process import facts, reaping
 from handoff.process.contract import Proc
 from handoff.process.spawn import Refused, explain, find
-from handoff.process.sweeping import Seen, belonging, end_all
+from handoff.process.sweeping import Quarry, end_all
 
 #: called with 1 or 2 and bytes as they come; what it returns is awaited before more is read
 OnOutput = Callable[[int, bytes], Awaitable[None] | None]
@@ -167,7 +167,8 @@ class _Running:
 
     async def clean(self, grace_s: float) -> None:
         """End everything that is left, let the pipes run dry, collect the process."""
-        self._left = await asyncio.to_thread(end_all, self._members, grace_s)
+        quarry = Quarry(self._mark, None, session=self._pid, since=self._since)
+        self._left = await asyncio.to_thread(end_all, quarry, grace_s)
         pending = [pump for pump in self._pumps if not pump.done()]
         if pending:
             await asyncio.wait(pending, timeout=_DRAIN_S)
@@ -181,9 +182,6 @@ class _Running:
         self._code = reaping.collected(self._pid, self._exited)
         # collected here: subprocess must neither look again nor complain
         self._popen.returncode = self._code if self._code is not None else -9
-
-    def _members(self, seen: Seen) -> list[facts.Fact]:
-        return belonging(self._mark, session=self._pid, since=self._since, seen=seen)
 
     def result(self, timed_out: bool, seconds: float) -> CommandResult:
         """What to tell. Raises what on_output raised."""

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 #: seconds between looks while waiting, and of killing before giving up
 _LOOK_S = 0.05
 _KILL_S = 5.0
-#: called with a process the moment it is found
-Seen = Callable[[facts.Fact], None] | None
+#: seconds of looking for nothing but newcomers
+_CHASE_S = 0.01
 #: looks in a row that must find nothing where something may run away
 _SURE = 3
 
@@ -51,11 +51,8 @@ def _sweep(run_id: str, run_dir: Path, grace_s: float) -> list[Proc]:
         # it did not react, if it lives still; its executor dies with it
         send_signal(info.pid, info.started, signal.SIGKILL)
 
-    def look(seen: Seen) -> list[facts.Fact]:
-        return belonging(run_id, _roster(run_dir) if info else frozenset(), seen=seen)
-
     shut = partial(fence.shut, info.cgroup, run_id) if info else lambda: None
-    left = end_all(look, grace_s, shut, sure=_SURE)
+    left = end_all(Quarry(run_id, run_dir if info else None), grace_s, shut, sure=_SURE)
     if info is not None and not left:
         fence.release(info.cgroup, run_id)
     return left
@@ -65,20 +62,55 @@ def _roster(run_dir: Path) -> frozenset[tuple[int, int]]:
     return frozenset(read_roster(str(run_dir), facts.boot_id()))
 
 
+class Quarry:
+    """What has to end: everything of one run.
+
+    Args: as of :func:`belonging`; run_dir: whose roster counts as known, if not None.
+    """
+
+    def __init__(
+        self, run_id: str, run_dir: Path | None, *, session: int | None = None, since: int = 0
+    ) -> None:
+        self._run_id = run_id
+        self._run_dir = run_dir
+        self._session = session
+        self._since = since
+        self._mark = _mark(run_id)
+
+    def look(self) -> list[facts.Fact]:
+        """All of it that lives now, the oldest first."""
+        known = _roster(self._run_dir) if self._run_dir else frozenset()
+        return belonging(self._run_id, known, session=self._session, since=self._since)
+
+    def chase(self, number: int) -> bool:
+        """For a moment, send that signal to whatever turns up with the mark, on sight.
+
+        What forks and ends without a pause is gone before a look is over. Returns whether
+        something was met.
+        """
+        until, before, met = time.monotonic() + _CHASE_S, frozenset(facts.all_pids()), False
+        while time.monotonic() < until:
+            now = frozenset(facts.all_pids())
+            for pid in now - before:
+                one = facts.fact(pid)
+                if one is not None and facts.has_mark(pid, self._mark):
+                    met = send_signal(pid, one.started, number) or met
+            before = now
+        return met
+
+
 def end_all(
-    look: Callable[[Seen], list[facts.Fact]],
+    quarry: Quarry,
     grace_s: float,
     before_kill: Callable[[], object] = lambda: None,
     *,
     sure: int = 1,
 ) -> list[Proc]:
-    """TERM, wait up to grace_s, KILL what look finds until it finds nothing. Blocks.
+    """TERM, wait up to grace_s, KILL until the quarry is empty. Blocks.
 
-    look: as :func:`belonging`, and tells each find at once: when it comes to killing they
-    are stopped on sight, since what forks and ends without a pause would be gone before
-    the look is over. before_kill: called once before the first KILL. sure: so many looks
-    in a row must find nothing, and more once something was found. Returns what still
-    lives when killing did not help.
+    before_kill: called once before the first KILL. sure: so many looks in a row must find
+    nothing, and more once something was found. Returns what still lives when killing did
+    not help.
     """
     now = time.monotonic()
     term_until, kill_until = now + grace_s, now + grace_s + _KILL_S
@@ -86,10 +118,12 @@ def end_all(
     pause = _LOOK_S / 10
     empty, shut = 0, False
     while empty < sure:
+        found = quarry.look()
         killing = time.monotonic() >= term_until
-        found = look(_stop if killing else None)
         if not found:
             empty += 1
+            if sure > 1 and quarry.chase(signal.SIGSTOP if killing else signal.SIGTERM):
+                empty = 0
             continue
         empty, sure = 0, _SURE
         if time.monotonic() >= kill_until:
@@ -101,14 +135,10 @@ def end_all(
         met.update((one.pid, one.started) for one in fresh)
         for one in found if killing else fresh:
             send_signal(one.pid, one.started, signal.SIGKILL if killing else signal.SIGTERM)
-        if not (killing and fresh):
+        if not (killing and fresh and quarry.chase(signal.SIGSTOP)):
             time.sleep(pause)
             pause = _LOOK_S / 5 if killing else min(pause * 1.5, _LOOK_S)
     return []
-
-
-def _stop(one: facts.Fact) -> None:
-    send_signal(one.pid, one.started, signal.SIGSTOP)
 
 
 def left_behind(run_id: str, run_dir: Path) -> list[Proc]:
@@ -134,29 +164,26 @@ def belonging(
     *,
     session: int | None = None,
     since: int = 0,
-    seen: Seen = None,
 ) -> list[facts.Fact]:
     """Everything that carries the run's mark or is known, and what descends from it, the
     oldest first.
 
     known: (pid, start stamp). session: members of that session belong as well. since: a
-    start stamp; nothing older can belong. seen: called with each at once, but for mere
-    descendants. Our own ancestors never belong.
+    start stamp; nothing older can belong. Our own ancestors
+    never belong.
 
     Raises:
         ValueError: run_id is empty, or session is no session of a run: 0 and 1 are what
             half a machine may have.
     """
-    if not run_id:
-        raise ValueError("a run without an id has no processes")
+    mark = _mark(run_id)
     if session is not None and session <= 1:
         raise ValueError(f"{session} is no session of a run")
-    mark = b"HANDOFF_RUN=" + os.fsencode(run_id)
     spared = ancestors()
     everything: dict[int, facts.Fact] = {}
     children: dict[int, list[int]] = {}
     own: list[int] = []
-    for pid in reversed(facts.all_pids()):  # as a rule the newest first
+    for pid in facts.all_pids():
         one = facts.fact(pid)
         if one is None or one.state in "ZX" or pid in spared:
             continue
@@ -167,8 +194,6 @@ def belonging(
         of_session = session is not None and one.session == session
         if of_session or (pid, one.started) in known or facts.has_mark(pid, mark):
             own.append(pid)
-            if seen is not None:
-                seen(one)
     found: dict[int, facts.Fact] = {}
     while own:
         pid = own.pop()
@@ -179,6 +204,12 @@ def belonging(
     in_order = sorted(found.values(), key=lambda one: (one.started, one.pid))
     # the mark was read after the stamp: leave out a pid that changed hands in between
     return [one for one in in_order if facts.living(one.pid, one.started)]
+
+
+def _mark(run_id: str) -> bytes:
+    if not run_id:
+        raise ValueError("a run without an id has no processes")
+    return b"HANDOFF_RUN=" + os.fsencode(run_id)
 
 
 def _procs(found: list[facts.Fact]) -> list[Proc]:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,18 +36,22 @@ def process(*argv: str, mark: str | None = None, session: bool = False) -> Itera
     argv = argv or ("/bin/sleep", "60")
     child = subprocess.Popen(argv, env=env, start_new_session=session, stdin=subprocess.DEVNULL)
     try:
-        until(
-            lambda: (
-                Path(f"/proc/{child.pid}/environ").read_bytes()
-                != Path("/proc/self/environ").read_bytes()
-            )
-        )
+        until(lambda: _has_become(child.pid))
         found = facts.fact(child.pid)
         assert found is not None
         yield found
     finally:
         child.kill()
         child.wait()
+
+
+def _has_become(pid: int) -> bool:
+    """Whether a child is past its exec: until then it shows our own words, or none."""
+    for name in ("cmdline", "environ"):
+        shown = Path(f"/proc/{pid}/{name}").read_bytes()
+        if not shown or shown == Path(f"/proc/self/{name}").read_bytes():
+            return False
+    return True
 
 
 def pids(found: list[facts.Fact]) -> set[int]:
@@ -84,6 +89,8 @@ def test_a_session_of_half_the_machine_is_refused(session: int):
 def test_an_empty_run_id_is_refused():
     with pytest.raises(ValueError, match="without an id"):
         belonging("")
+    with pytest.raises(ValueError, match="without an id"):
+        sweeping.Quarry("", None)
 
 
 def test_the_first_process_our_ancestors_and_we_never_belong():
@@ -309,45 +316,68 @@ async def test_terminate_first_then_kill(tmp_path: Path):
     assert note.read_text() == "bye\n"
 
 
+class Scripted(sweeping.Quarry):
+    """Its looks are given; nothing turns up in between."""
+
+    def __init__(self, *looks: list[facts.Fact]) -> None:
+        super().__init__(NEVER, None)
+        self.looks = list(looks)
+
+    def look(self) -> list[facts.Fact]:
+        return self.looks.pop(0)
+
+    def chase(self, number: int) -> bool:
+        return False
+
+
 def test_what_cannot_be_ended_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sweeping, "_KILL_S", 0.05)
     monkeypatch.setattr(sweeping, "send_signal", lambda *_: False)
     with process() as one:
-        left = sweeping.end_all(lambda _: [one], 0.0)
+        left = sweeping.end_all(Scripted(*[[one]] * 50), 0.0)
         assert [proc.pid for proc in left] == [one.pid]
 
 
 def test_one_look_that_finds_nothing_is_not_believed_once_something_was_found():
     """What forks and ends all the time is between two processes now and then."""
     with process() as first, process() as second, process() as third:
-        looks = iter([[first], [], [second], [], [], [third], [], [], []])
-        assert sweeping.end_all(lambda _: next(looks), 0.0) == []
-        assert list(looks) == []
+        quarry = Scripted([first], [], [second], [], [], [third], [], [], [])
+        assert sweeping.end_all(quarry, 0.0) == []
+        assert quarry.looks == []
         for one in (first, second, third):
             until(lambda one=one: not lives(one.pid))  # type: ignore[misc]
-    looks = iter([[], [], []])
-    assert sweeping.end_all(lambda _: next(looks), 0.0, sure=3) == []
-    assert sweeping.end_all(lambda _: [], 0.0) == []
-
-
-def test_finds_are_told_at_once_and_only_they():
-    with process(mark=NEVER) as mine, process():
-        told: list[facts.Fact] = []
-        assert pids(belonging(NEVER, seen=told.append)) == {mine.pid}
-        assert [one.pid for one in told] == [mine.pid]
+    assert sweeping.end_all(Scripted([], [], []), 0.0, sure=3) == []
+    assert sweeping.end_all(Scripted([]), 0.0) == []
 
 
 def test_what_must_happen_before_the_first_kill_happens_once():
     order: list[str] = []
 
-    with process("/bin/sh", "-c", "trap '' TERM; exec sleep 60") as deaf:
-        until(lambda: facts.command_of(deaf.pid) == "sleep 60")
-
-        def look(_seen: sweeping.Seen) -> list[facts.Fact]:
+    class Watched(sweeping.Quarry):
+        def look(self) -> list[facts.Fact]:
             order.append("look")
             return [deaf] if lives(deaf.pid) else []
 
-        assert sweeping.end_all(look, 0.05, lambda: order.append("shut")) == []
-    assert order.count("shut") == 1 and order.index("shut") > 1
-    assert sweeping.end_all(lambda _: [], 0.0, lambda: order.append("shut")) == []
-    assert order.count("shut") == 1
+    with process("/bin/sh", "-c", "trap '' TERM; exec sleep 60") as deaf:
+        until(lambda: facts.command_of(deaf.pid) == "sleep 60")
+        quarry = Watched(NEVER, None)
+        assert sweeping.end_all(quarry, 0.05, lambda: order.append("shut")) == []
+        assert order.count("shut") == 1 and order.index("shut") > 1
+        assert sweeping.end_all(quarry, 0.0, lambda: order.append("shut")) == []
+        assert order.count("shut") == 1
+
+
+def test_only_newcomers_with_the_mark_are_chased(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sweeping, "_CHASE_S", 2.0)
+    run = f"run-{secrets.token_hex(8)}"
+    quarry = sweeping.Quarry(run, None)
+    with process(mark=run) as old, ThreadPoolExecutor(1) as pool:
+        chasing = pool.submit(quarry.chase, signal.SIGKILL)
+        with process(mark=run + "x") as other, process() as unmarked:
+            made = subprocess.Popen(["/bin/sleep", "60"], env={**ENV, "HANDOFF_RUN": run})
+            try:
+                assert made.wait(10) == -signal.SIGKILL
+            finally:
+                made.kill()
+            assert chasing.result(10) is True
+            assert lives(old.pid) and lives(other.pid) and lives(unmarked.pid)
