@@ -48,6 +48,8 @@ def run(args: Namespace, context: Context) -> int:
         return detach(args, context)
     from handoff.agentd.main import main
 
+    if terminal.is_tty(sys.stderr):
+        context.say("agentd runs in this terminal; Ctrl-C ends it, executors go on without it")
     return int(main(context.config, executor=args.executor, listen=args.listen))
 
 

@@ -44,8 +44,15 @@ class Context:
 
     @property
     def local(self) -> bool:
-        """Whether agentd shares this machine's files."""
-        return not self.agentd and not self.target
+        """Whether agentd is known to share this machine's files: no other was named, or the
+        one that was named is the one that runs here. The near end of a tunnel is not."""
+        if self.target:
+            return False
+        if not self.agentd:
+            return True
+        from handoff.client.endpoint import same_place
+
+        return same_place(self.agentd, self.config)
 
     @property
     def human(self) -> bool:

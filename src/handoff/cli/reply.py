@@ -97,6 +97,10 @@ def run(args: Namespace, context: Context) -> int:
         raise UsageError("--reason goes with --deny", remedy="handoff reply --help")
     path = tasks_path(args.task, "reply")
     ticket = None if args.ticket else pick(args.task, context)
+    if ticket:  # chosen by us: say what it is that gets this answer
+        from handoff.cli.render import ticket_line
+
+        context.say(f"ticket {ticket_line(ticket)}")
     body = body_of(args, ticket, context)
     body["ticket_id"] = ticket["id"] if ticket else args.ticket
     look = context.command("show", args.task)

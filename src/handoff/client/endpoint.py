@@ -167,6 +167,19 @@ def from_url(url: str, config: str) -> Endpoint:
     return Endpoint(host=host, port=port, tls=tls, token=settings.token)
 
 
+def same_place(url: str, config: str) -> bool:
+    """Whether a URL is that of the agentd which runs with this configuration here."""
+    try:
+        with open(places.endpoint_path(config), "rb") as file:
+            body = json.loads(file.read())
+    except (OSError, ValueError):
+        return False
+    if not isinstance(body, dict):
+        return False
+    socket_url = url.removeprefix("unix:").removeprefix("//")
+    return url.rstrip("/") == body.get("url") or socket_url == body.get("socket")
+
+
 def target_address(text: str) -> tuple[bool, str, int]:
     """(whether TLS, host, port) of a target's ``addr``: ``host:port``, or a URL."""
     tls = text.startswith("https://")
