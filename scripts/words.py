@@ -27,7 +27,7 @@ SAY = {
     r"masters?": "coordinator, brain",
     r"minions?": "node",
     r"workers?": "executor",
-    r"runners?": "executor",
+    r"(?<!test )runners?": "executor",
     r"jobs?": "task",
     r"judges?": "approver",
     r"adapters?": "driver",

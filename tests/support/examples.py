@@ -234,6 +234,7 @@ LOOSE = (
     (r"\b\d+(\.\d+)? ?([KMG]i?)?B\b", "<size>"),
     (r"\b(pid|Python|version|git) [\d.]+\b", "<number>"),
     (r"\b(delivered|acknowledged)\b", "<delivery>"),
+    (r"\b(handed to the executor|the executor has taken it)\b", "<delivery>"),
     (r"[─━-]{3,}", "---"),
     (r"\s+", " "),
 )

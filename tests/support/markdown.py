@@ -16,14 +16,14 @@ def documents() -> list[pathlib.Path]:
 
 def fences(text: str) -> Iterator[tuple[str, str]]:
     """(language, content) of each fenced block."""
-    pattern = r"(?ms)^(?P<fence>`{3,})(?P<kind>\w*)\n(?P<body>.*?)^(?P=fence)$"
+    pattern = r"(?ms)^ *(?P<fence>`{3,})(?P<kind>\w*)\n(?P<body>.*?)^ *(?P=fence)$"
     for match in re.finditer(pattern, text):
         yield match["kind"], match["body"]
 
 
 def prose(text: str) -> str:
     """The text without fenced blocks."""
-    return re.sub(r"(?ms)^(`{3,})\w*\n.*?^\1$", "", text)
+    return re.sub(r"(?ms)^ *(`{3,})\w*\n.*?^ *\1$", "", text)
 
 
 def links(text: str) -> list[str]:

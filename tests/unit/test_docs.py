@@ -25,6 +25,9 @@ SRC = ROOT / "src" / "handoff"
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in documents()}
 EVERYWHERE = "\n".join(TEXTS.values())
 
+#: languages of fenced blocks; ``console`` is run, ``yaml`` and ``json`` are read
+KINDS = {"console", "text", "json", "yaml", "mermaid", "ini", "xml", "python", "markdown"}
+
 # -- the documents hang together ---------------------------------------------------------
 
 
@@ -63,7 +66,7 @@ def test_a_document_has_one_title_and_no_open_fence(name: str) -> None:
     assert "```" not in prose(text)
     assert text.endswith("\n")
     for kind, _ in fences(text):
-        assert kind in {"console", "text", "json", "yaml", "mermaid", "ini", "xml", "python"}, name
+        assert kind in KINDS, name
 
 
 def test_generated_parts_are_up_to_date() -> None:

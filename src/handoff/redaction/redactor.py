@@ -100,7 +100,7 @@ class _Stage:
 
     def _in(self, hidden: str, start: int, end: int) -> list[Span]:
         """The findings in a window that hold no mark. Near its edges, where there is text
-        beyond, the window can't judge."""
+        beyond, the window can't tell."""
         low = start + _CONTEXT if start else 0
         high = end - _CONTEXT if end < len(hidden) else end
         found = []

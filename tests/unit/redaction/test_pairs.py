@@ -30,7 +30,7 @@ SECRET = "hunter2!Tq9"
         "https://h/?access_token={}&x=1",
         "token: {}",
         "_authToken={}",
-        "//registry.npmjs.org/:_authToken={}",
+        "//registry.example.org/:_authToken={}",
         "--password {}",
         "--password={}",
         "--token '{}'",
