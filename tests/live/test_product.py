@@ -203,8 +203,7 @@ def test_a_failing_model_fails_the_turn_and_not_the_task(product: Product) -> No
 def test_the_executor_is_killed_and_the_task_goes_on_in_its_session(product: Product) -> None:
     task = product.dispatch({"say": "Remember the word heron."}, {"run": "rm -rf build"})
     product.ticket(task)
-    shim = shim_of(product, task)
-    shim.kill()
+    process_of(product, task).kill()
     end = product.rested(task)
     assert end["type"] == "turn_failed", product.tell(task)
     assert product.agentd.tickets(task) == []
@@ -222,7 +221,7 @@ def test_the_executor_is_killed_and_the_task_goes_on_in_its_session(product: Pro
     product.agentd.cli("done", task).ok()
 
 
-def shim_of(product: Product, task: str) -> Any:
+def process_of(product: Product, task: str) -> Any:
     """The executor's process: the child of the shim that works in the task's worktree."""
     import psutil
 
@@ -244,3 +243,26 @@ def shim_of(product: Product, task: str) -> Any:
         return None
 
     return until(found, "the executor's process")
+
+
+@pytest.mark.xfail(reason="agentd does not start again without the session", strict=True)
+@pytest.mark.parametrize("product", ["claude"], indirect=True)
+def test_a_session_that_is_gone_is_begun_anew(product: Product) -> None:
+    task = product.dispatch({"say": "First."})
+    first = product.rested(task)
+    process_of(product, task).kill()
+    projects = product.agentd.home.path / ".claude" / "projects"
+    for session in projects.glob("*/*.jsonl"):
+        session.unlink()
+    commit = COMMIT.replace("commit", "commit --allow-empty")
+    product.continue_(task, {"run": commit}, {"say": CLAIM})
+
+    def next_thing() -> str:
+        if product.agentd.tickets(task):
+            return "ticket"
+        ends = [e for e in product.agentd.events(task) if e["seq"] > first["seq"]]
+        return "failed" if any(e["type"] == "turn_failed" for e in ends) else ""
+
+    came = until(next_thing, "the next turn begins or fails", within=WITHIN)
+    product.agentd.cli("stop", task).ok()
+    assert came == "ticket"
