@@ -24,7 +24,7 @@ from handoff.agentd.hub import Hub
 from handoff.agentd.journal import LineReader, Position
 from handoff.agentd.services import Services
 from handoff.crashpoints import reach
-from handoff.errors import ExecutorGone, HandoffError, StorageError, UnknownTask
+from handoff.errors import ExecutorGone, HandoffError, StorageError, UnknownTask, Unreachable
 from handoff.executors import contract
 from handoff.executors.contract import Driver, PermissionAsked
 from handoff.gate.examine import examine
@@ -75,6 +75,7 @@ class Actor:
         self._unsent: deque[tuple[int, bytes, str | None]] = deque()
         self._unsent_news = asyncio.Event()
         self._stuck_at: tuple[int, int] = (-1, 0)
+        self._closed = False
 
     @property
     def hub(self) -> Hub:
@@ -93,13 +94,24 @@ class Actor:
         self._loop_task = asyncio.create_task(self._loop(), name=f"actor-{self.task_id[:8]}")
 
     async def close(self) -> None:
-        """Stop taking inputs. The executor lives on."""
+        """Stop taking inputs. The executor lives on. Whoever still waits is told."""
+        self._closed = True
         for task in (self._reader, self._sender, self._loop_task):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        while not self._inbox.empty():
+            item = self._inbox.get_nowait()
+            if item is not None and not item.future.done():
+                item.future.set_exception(self._closed_error())
         if self.shim is not None:
             await self.shim.close()
+
+    def _closed_error(self) -> Unreachable:
+        return Unreachable(
+            f"agentd lets go of task {self.task_id[:8]} at this moment: try again",
+            remedy="handoff status",
+        )
 
     def _load(self) -> None:
         loaded = self.services.store.read(lambda conn: commit.load(conn, self.task_id))
@@ -123,6 +135,8 @@ class Actor:
         Raises:
             HandoffError: what the decision raised, or StorageError. Nothing happened then.
         """
+        if self._closed:
+            raise self._closed_error()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._inbox.put_nowait(_Call(fn, future))
         return await future

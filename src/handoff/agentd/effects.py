@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from handoff.agentd import turns
+from handoff.agentd import outcome, turns
 from handoff.agentd.core import Core, clip
 from handoff.agentd.launching import launch_run
 from handoff.agentd.workspaces import plan_of
@@ -58,6 +58,8 @@ FRESH_STARTS = 3
 PASSING = frozenset({"verified", "no_commit_claimed"})
 #: seconds an executor has between being asked to end and being killed
 GRACE_S = 2.0
+#: seconds before an effect whose failure could not even be recorded is tried again
+PAUSE_S = 1.0
 #: seconds that the journal's last records may take after the process has ended
 DRAIN_S = 10.0
 #: characters of a command's output that its event keeps
@@ -115,6 +117,10 @@ class Effects:
                     raise
                 finally:
                     self._current = None
+                if not running.cancelled() and running.exception() is not None:
+                    # Not even the failure could be recorded: the disk is full, say.
+                    log.warning("effect %s: %s", effect.kind, running.exception())
+                    await asyncio.sleep(PAUSE_S)
             self.actor.services.hub.channel(self.actor.task_id).wake()
 
     async def _carry_out(self, effect: EffectRow) -> None:
@@ -276,7 +282,7 @@ class Effects:
             await asyncio.to_thread(_keep_range, task, finding.head)
         reach("verify.looked")
         result = {"found": json.loads(json.dumps(asdict(finding))), "verify": checks}
-        await actor.call(lambda core: turns.verified(core, effect.id, result))
+        await actor.call(lambda core: outcome.verified(core, effect.id, result))
 
     async def _run_checks(self, commands: list[str], cwd: str) -> list[dict[str, object]]:
         facts = []
@@ -303,17 +309,17 @@ class Effects:
         try:
             if plan.kind == "managed" or discard:
                 act = removal.discard if discard else removal.remove
-                outcome = await asyncio.to_thread(act, plan)
+                ended = await asyncio.to_thread(act, plan)
             else:
-                outcome = await asyncio.to_thread(removal.restore, plan)
+                ended = await asyncio.to_thread(removal.restore, plan)
         except HandoffError as error:
-            outcome = Removal("kept", plan.work_dir, "repo_unreachable", note=error.cause)
+            ended = Removal("kept", plan.work_dir, "repo_unreachable", note=error.cause)
         # Sessions and journals serve a task that can go on; this one can't any more.
         await asyncio.to_thread(
             shutil.rmtree, actor.services.places.task_dir(actor.task_id), ignore_errors=True
         )
         reach("cleanup.cleaned")
-        await actor.call(partial(_cleaned, effect=effect, outcome=outcome))
+        await actor.call(partial(_cleaned, effect=effect, ended=ended))
 
 
 def _keep_range(task: TaskRow, head: str) -> None:
@@ -372,20 +378,20 @@ def _run_is_gone(core: Core, *, effect: EffectRow, run_id: str) -> None:
         turns.run_exited(core, core.run.exit_code)
 
 
-def _cleaned(core: Core, *, effect: EffectRow, outcome: Removal) -> None:
+def _cleaned(core: Core, *, effect: EffectRow, ended: Removal) -> None:
     core.settle_effect(effect.id)
-    if outcome.action != "kept":
+    if ended.action != "kept":
         core.task.workspace_state = "gone"
         core.change.task_changed = True
         return
-    told = f"{outcome.work_dir} was kept ({outcome.reason})"
+    told = f"{ended.work_dir} was kept ({ended.reason})"
     core.event(
         "progress",
         {
-            "text": f"{told}: {outcome.note}" if outcome.note else told,
-            "kept": outcome.work_dir,
-            "reason": outcome.reason,
-            "entries": [f"{status} {path}" for status, path in outcome.entries[:20]],
+            "text": f"{told}: {ended.note}" if ended.note else told,
+            "kept": ended.work_dir,
+            "reason": ended.reason,
+            "entries": [f"{status} {path}" for status, path in ended.entries[:20]],
             "remedy": f"handoff reclaim {short(core.task.id)} --force",
         },
     )
@@ -397,7 +403,7 @@ def _give_up(core: Core, *, effect: EffectRow, text: str) -> None:
     if effect.kind == "verify" and core.turn is not None and core.turn.state == "verifying":
         finding = Finding(code="git_failed", why=text, head="", branch="", commits=0)
         found = json.loads(json.dumps(asdict(finding)))
-        turns.verified(core, effect.id, {"found": found, "verify": []})
+        outcome.verified(core, effect.id, {"found": found, "verify": []})
     elif effect.kind in ("prepare", "start_run"):
         turns.start_failed(core, effect.id, Failed(text))
 
@@ -418,12 +424,12 @@ def _command_facts(command: str, result: CommandResult) -> dict[str, object]:
     }
 
 
-def removal_json(outcome: Removal) -> dict[str, object]:
+def removal_json(ended: Removal) -> dict[str, object]:
     """How the removal of a worktree ended, for an answer."""
     return {
-        "action": outcome.action,
-        "work_dir": outcome.work_dir,
-        "reason": outcome.reason,
-        "note": outcome.note,
-        "entries": [{"status": status, "path": path} for status, path in outcome.entries],
+        "action": ended.action,
+        "work_dir": ended.work_dir,
+        "reason": ended.reason,
+        "note": ended.note,
+        "entries": [{"status": status, "path": path} for status, path in ended.entries],
     }

@@ -1,4 +1,4 @@
-"""All tasks of this machine: their actors, the queue, recovery and the watchdog."""
+"""All tasks of this machine: their actors, the queue and recovery."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 from functools import partial
 
-from handoff.agentd import dispatching, turns
+from handoff.agentd import dispatching, outcome, turns
 from handoff.agentd.actor import Actor
 from handoff.agentd.core import EXECUTOR, Core
 from handoff.agentd.dispatching import Accepted
@@ -15,24 +15,17 @@ from handoff.agentd.effects import Effects
 from handoff.agentd.services import Services
 from handoff.errors import ExecutorGone, Failed, HandoffError, UnknownTask
 from handoff.executors.contract import Fault, TurnEnded
-from handoff.ids import check_prefix, resolve, short
+from handoff.ids import check_prefix, resolve
 from handoff.process import supervisor
-from handoff.process.contract import Proc
 from handoff.store.commit import Change
 from handoff.store.sql import Q
 
 log = logging.getLogger("handoff.machine")
 
-#: seconds between two looks of the watchdog
-TICK_S = 5.0
-#: seconds that an executor at rest is kept, so that `continue` needs no new process
-IDLE_EXECUTOR_S = 900.0
 #: seconds that an executor has to react to an interrupt before its process is ended
 INTERRUPT_S = 5.0
 #: tasks recovered at the same time
 RECOVERY_WIDTH = 16
-#: milliseconds that idempotency keys are kept
-KEYS_KEPT_MS = 24 * 3600 * 1000
 
 
 class Machine:
@@ -49,8 +42,6 @@ class Machine:
         self.endpoint: dict[str, object] = {}
         self._admitted: set[str] = set()
         self._creating: dict[str, asyncio.Task[str]] = {}
-        self._watchdog: asyncio.Task[None] | None = None
-        self._stalled_at: dict[str, float] = {}
 
     # -- life ----------------------------------------------------------------------------
 
@@ -82,13 +73,9 @@ class Machine:
         for accepted in dispatching.unfinished(self.services):
             self._begin_create(accepted)
         self.admit()
-        self._watchdog = asyncio.create_task(self._watch(), name="watchdog")
 
     async def close(self) -> None:
         """Let go of everything; executors live on."""
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-            await asyncio.gather(self._watchdog, return_exceptions=True)
         for creating in self._creating.values():
             creating.cancel()
         for effects in self.effects.values():
@@ -222,6 +209,15 @@ class Machine:
             report["note"] = "the executor is gone; its turn is being closed"
         return {**report, "state": actor.core.task.state}
 
+    async def retire(self, actor: Actor) -> None:
+        """A task that is over and has nothing left to do needs no actor."""
+        self.actors.pop(actor.task_id, None)
+        effects = self.effects.pop(actor.task_id)
+        await effects.close()
+        await actor.close()
+        self._admitted.discard(actor.task_id)
+        self.services.hub.forget(actor.task_id)
+
     # -- dispatch ------------------------------------------------------------------------
 
     async def dispatch(self, request_id: str, body: bytes, actor: str) -> str:
@@ -319,84 +315,6 @@ class Machine:
         task = asyncio.ensure_future(coroutine)  # type: ignore[call-overload]
         task.add_done_callback(_report)
 
-    # -- watchdog ------------------------------------------------------------------------
-
-    async def _watch(self) -> None:
-        last_forget = 0
-        while True:
-            await asyncio.sleep(TICK_S)
-            for actor in list(self.actors.values()):
-                try:
-                    await self._look_at(actor)
-                except Exception:  # the watchdog outlives whatever it finds
-                    log.exception("watchdog, task %s", actor.task_id)
-            now = self.services.clock.now_ms()
-            if abs(now - last_forget) > KEYS_KEPT_MS // 24:
-                last_forget = now
-                await self._forget_keys(now - KEYS_KEPT_MS)
-
-    async def _forget_keys(self, before: int) -> None:
-        def forget(conn: object) -> None:
-            for query in ("dispatches_forget", "requests_forget"):
-                conn.execute(Q[query], {"before": before})  # type: ignore[attr-defined]
-
-        await self.services.store.write(forget)
-
-    async def _look_at(self, actor: Actor) -> None:
-        core = actor.core
-        effects = self.effects[actor.task_id]
-        idle_s = self.services.clock.monotonic() - actor.last_activity
-        if core.terminal:
-            channel = self.services.hub.channel(actor.task_id)
-            if effects.idle and not channel.subscribers and idle_s > TICK_S:
-                await self._retire(actor)
-            return
-        if core.task.state == "waiting_review":
-            if core.run_alive and idle_s > IDLE_EXECUTOR_S:
-                await actor.call(_end_idle)
-            return
-        await self._check_stall(actor, idle_s)
-
-    async def _retire(self, actor: Actor) -> None:
-        """A task that is over and has nothing left to do needs no actor."""
-        self.actors.pop(actor.task_id, None)
-        effects = self.effects.pop(actor.task_id)
-        await effects.close()
-        await actor.close()
-        self._admitted.discard(actor.task_id)
-        self._stalled_at.pop(actor.task_id, None)
-        self.services.hub.forget(actor.task_id)
-
-    async def _check_stall(self, actor: Actor, idle_s: float) -> None:
-        core = actor.core
-        if core.task.state != "running" or core.phase not in ("model", "tool", "starting"):
-            return
-        limit = stall_limit(self.services, core.phase)
-        told = self._stalled_at.get(actor.task_id, -limit)
-        now = self.services.clock.monotonic()
-        if idle_s < limit or now - told < limit:
-            return
-        self._stalled_at[actor.task_id] = now
-        procs = await actor.shim.tree() if actor.shim is not None else []
-        phase, detail = core.phase, core.phase_detail
-        payload: dict[str, object] = {
-            "phase": phase,
-            "idle_s": round(idle_s),
-            "idle": _duration(idle_s),
-            "last_seq": core.task.last_seq,
-            "detail": detail,
-            "processes": [_proc(p) for p in _busy(procs)][:10],
-            "hint": f"handoff attach {short(actor.task_id)}",
-        }
-        await actor.call(lambda core: core.event("stalled", payload))
-
-
-def stall_limit(services: Services, phase: str) -> float:
-    """Seconds of silence after which a task in that phase is reported."""
-    if phase == "tool":
-        return services.config.stalltimeout
-    return min(services.config.stalltimeout, services.config.stallmodel)
-
 
 def _refused(core: Core, *, payload: dict[str, object]) -> None:
     core.event("actor_refused", payload, EXECUTOR)
@@ -410,17 +328,11 @@ def _force_review(core: Core, *, who: str) -> None:
         core, TurnEnded(text="", fault=Fault(code="cancelled", message="closed by force"))
     )
     if core.turn is not None and core.turn.state == "asking":
-        turns.close_asking(core)
+        outcome.close_asking(core)
 
 
 def _queued(core: Core, *, position: int) -> None:
     core.event("queue_changed", {"position": position})
-
-
-def _end_idle(core: Core) -> None:
-    """End an executor that rests; its session is loaded again when it is needed."""
-    if core.task.state == "waiting_review":
-        turns.end_run(core)
 
 
 def _phase_after_restart(core: Core) -> str:
@@ -434,21 +346,3 @@ def _phase_after_restart(core: Core) -> str:
 def _report(task: asyncio.Future[object]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.warning("%s", error, exc_info=None if isinstance(error, HandoffError) else error)
-
-
-def _busy(procs: list[Proc]) -> list[Proc]:
-    """The leaves of the tree: what the rest waits for."""
-    parents = {p.ppid for p in procs}
-    return [p for p in procs if p.pid not in parents]
-
-
-def _proc(proc: Proc) -> dict[str, object]:
-    return {"pid": proc.pid, "command": proc.command, "age_s": round(proc.age_s)}
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{rest}s" if not hours else ""
-    text = f"{minutes}m{text}" if minutes or hours else text
-    return f"{hours}h{text}" if hours else text

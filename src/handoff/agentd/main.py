@@ -24,6 +24,7 @@ from handoff.agentd.hub import Hub
 from handoff.agentd.machine import Machine
 from handoff.agentd.routes import review, streams, system, tasks
 from handoff.agentd.services import Places, Services
+from handoff.agentd.watchdog import Watchdog
 from handoff.clock import SystemClock
 from handoff.config import Config
 from handoff.errors import AlreadyRunning, HandoffError, StorageError
@@ -81,6 +82,7 @@ async def _serve(services: Services, listen: str | None) -> None:
     machine.load()
     server = _Server(machine)
     serving = asyncio.create_task(server.serve(sockets=sockets), name="http")
+    watching: asyncio.Task[None] | None = None
     try:
         while not server.started and not serving.done():
             await asyncio.sleep(0.001)
@@ -90,11 +92,15 @@ async def _serve(services: Services, listen: str | None) -> None:
         await machine.recover()
         await completing
         machine.ready()
+        watching = asyncio.create_task(Watchdog(machine).watch(), name="watchdog")
         gc.collect()
         gc.freeze()  # what start-up made stays: later collections need not look at it
         await serving
     finally:
         server.should_exit = True
+        if watching is not None:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
         await asyncio.gather(serving, return_exceptions=True)
         await machine.close()
         listening.withdraw(services.config_path, endpoint)

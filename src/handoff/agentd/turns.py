@@ -1,9 +1,8 @@
-"""Turns: how they begin, what the executor says in them, and what their end means.
+"""Turns: how they begin, what the executor says in them, and how they come to rest.
 
-An end is never believed. The executor's last message is searched for a trailer; git and
-the verify commands are looked at afterwards (the ``verify`` effect); and only a claim that
-git bears out becomes ``completed``. Everything else is ``turn_failed`` with a code, and
-the task can be continued either way.
+When the executor rests, its last message is searched for a trailer; a question opens a
+ticket, anything else has git and the verify commands looked at (the ``verify`` effect)
+before :mod:`handoff.agentd.outcome` says what the end means.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from handoff.agentd.core import (
     count_unrecognised,
     error_payload,
     fault_json,
-    fault_of,
 )
+from handoff.agentd.outcome import end_turn, fail_turn
 from handoff.errors import ExecutorGone, HandoffError
 from handoff.executors import contract
 from handoff.executors.contract import Driver, Fault, Interrupt, Output, Prompt, Session
@@ -102,9 +101,9 @@ def start_failed(core: Core, effect_id: int, error: HandoffError) -> None:
     if core.run is not None and core.run.state != "ended":
         core.move_run("start_failed" if core.run.state == "intended" else "ended")
     if core.task.state != "pending":
-        _fail_turn(core, Fault(code="start", message=error.cause), error)
+        fail_turn(core, Fault(code="start", message=error.cause), error)
         return
-    _end_turn(core, {"code": error.code})
+    end_turn(core, {"code": error.code})
     core.move_task("start_failed")
     tickets.void_all(core, "the task could not be started")
     core.event("failed", {**error_payload(error), "fail_reason": clip(error.cause)})
@@ -357,124 +356,6 @@ def _drop_guidance(core: Core, reasons: list[dict[str, str]], cause: str) -> Non
     )
 
 
-def verified(core: Core, effect_id: int, result: dict[str, object]) -> None:
-    """Git and the verify commands have been looked at.
-
-    ``result``: ``found`` (a :class:`~handoff.workspace.contract.Finding` as JSON) and
-    ``verify`` (a list of ``{command, exit_code, seconds, timed_out, tail}``).
-    """
-    core.settle_effect(effect_id)
-    turn = core.must_turn()
-    if turn.state != "verifying" or core.terminal:
-        return
-    found = result["found"]
-    assert isinstance(found, dict)
-    checks = result.get("verify") or []
-    assert isinstance(checks, list)
-    fault = fault_of(turn.fault)
-    trailer = parse_trailer(turn.final_text)
-    claim = trailer if isinstance(trailer, Claim) else None
-    code, reason = _judge(fault, claim, found, checks)
-    outcome: dict[str, object] = {
-        "turn": turn.number,
-        "code": code,
-        "branch": str(found.get("branch", "")),
-        "commit": str(found.get("head", "")),
-        "claim": None
-        if claim is None
-        else {"branch": claim.branch, "commit": claim.commit, "summary": clip(claim.summary)},
-        "found": found,
-        "verify": checks,
-    }
-    if code == "verified":
-        assert claim is not None
-        outcome["summary"] = clip(claim.summary)
-        _rest(core, "completed", outcome)
-        return
-    outcome |= {
-        "reason": clip(reason),
-        "fail_reason": clip(reason),
-        "fault": None if fault is None else json.loads(fault_json(fault) or "null"),
-        "text": clip(turn.final_text[-EVENT_TEXT:]),
-    }
-    _rest(core, "turn_failed", outcome)
-
-
-def _judge(
-    fault: Fault | None, claim: Claim | None, found: dict[str, object], checks: list[object]
-) -> tuple[str, str]:
-    """The code of the turn's end and one line of why."""
-    seen = _seen(found)
-    if fault is not None:
-        when = f" (resets: {fault.resets_at})" if fault.resets_at else ""
-        return fault.code, f"{fault.message}{when}; {seen}"
-    if claim is None:
-        return "no_claim", f"the executor stopped without claiming an end; {seen}"
-    code = str(found.get("code"))
-    nothing_new = not found.get("commits") and not _dirt_total(found)
-    if code != "verified" and not (code == "no_commit_claimed" and nothing_new):
-        return code, str(found.get("why") or code)
-    failed = [c for c in checks if isinstance(c, dict) and c.get("exit_code") != 0]
-    if failed:
-        names = ", ".join(f"'{c['command']}' ({_how(c)})" for c in failed)
-        return "verify_failed", f"verify commands failed: {names}"
-    return "verified", ""
-
-
-def _how(check: dict[str, object]) -> str:
-    return "timed out" if check.get("timed_out") else f"exit {check.get('exit_code')}"
-
-
-def _dirt_total(found: dict[str, object]) -> int:
-    dirt = found.get("dirt")
-    return int(dirt.get("total") or 0) if isinstance(dirt, dict) else 0
-
-
-def _seen(found: dict[str, object]) -> str:
-    commits = int(str(found.get("commits") or 0))
-    dirt = _dirt_total(found)
-    if not commits and not dirt:
-        return "nothing was changed"
-    parts = [f"{commits} new commit{'s' if commits != 1 else ''}" if commits else ""]
-    parts.append(f"{dirt} uncommitted path{'s' if dirt != 1 else ''}" if dirt else "")
-    return " and ".join(p for p in parts if p) + " found"
-
-
-def _rest(core: Core, event: str, outcome: dict[str, object]) -> None:
-    tickets.void_all(core, "the turn ended")
-    _end_turn(core, outcome)
-    if core.task.state in ("running", "waiting_answer"):
-        core.move_task("turn_rested")
-    core.frame(
-        "turn_end",
-        {"code": outcome.get("code"), "event": event, "reason": outcome.get("reason", "")},
-    )
-    core.event(event, outcome, EXECUTOR if event == "completed" else AGENTD)
-    core.set_phase("idle")
-
-
-def _end_turn(core: Core, outcome: dict[str, object]) -> None:
-    if core.turn_open:
-        turn = core.touch_turn()
-        turn.outcome = json.dumps(outcome, ensure_ascii=False)
-        turn.ended_at = core.clock.now_ms()
-        core.move_turn("ended")
-
-
-def _fail_turn(core: Core, fault: Fault, error: HandoffError) -> None:
-    """The turn is over before the executor could take part in it."""
-    outcome: dict[str, object] = {
-        **error_payload(error),
-        "code": fault.code,
-        "fail_reason": clip(fault.message),
-        "fault": {"code": fault.code, "message": clip(fault.message)},
-        "turn": core.must_turn().number,
-        "claim": None,
-        "found": {},
-    }
-    _rest(core, "turn_failed", outcome)
-
-
 # -- processes ---------------------------------------------------------------------------
 
 
@@ -519,24 +400,6 @@ def too_large(core: Core, size: int, limit: int) -> None:
         if ticket.ask_id:
             tickets.closed(core, contract.AskClosed(ticket.ask_id, "withdrawn", "turn ended"))
     turn_rested(core, contract.TurnEnded(text="", fault=fault))
-
-
-def close_asking(core: Core) -> None:
-    """End a turn that waits for the answer to a question it left."""
-    why = "closed by the coordinator with a question open"
-    _rest(
-        core,
-        "turn_failed",
-        {
-            "turn": core.must_turn().number,
-            "code": "cancelled",
-            "reason": why,
-            "fail_reason": why,
-            "claim": None,
-            "found": {},
-            "fault": None,
-        },
-    )
 
 
 def interrupt(core: Core, actor: str) -> None:
@@ -589,7 +452,7 @@ def done(core: Core, note: str, actor: str) -> None:
 def _wind_up(core: Core, why: str, *, discard: bool) -> None:
     core.give_up_effects(TURN_EFFECTS, why)
     tickets.void_all(core, why)
-    _end_turn(core, {"code": "stopped", "reason": why})
+    end_turn(core, {"code": "stopped", "reason": why})
     end_run(core)
     core.effect("cleanup", discard=discard)
     core.set_phase("idle")

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from handoff.agentd import tickets, turns
+from handoff.agentd import outcome, tickets, turns
 from handoff.agentd.core import Core
 from handoff.clock import FakeClock
 from handoff.errors import NotAllowed
@@ -218,7 +218,7 @@ class Box:
             "dirt": {"total": 0},
         }
         effect_id = self.effect("verify")
-        self.step(lambda core: turns.verified(core, effect_id, {"found": found, "verify": []}))
+        self.step(lambda core: outcome.verified(core, effect_id, {"found": found, "verify": []}))
 
     def deliver_all(self) -> None:
         """The shim has written every input."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.agentd.harness import CLAIM, Box
 
-from handoff.agentd import tickets, turns
+from handoff.agentd import outcome, tickets, turns
 from handoff.errors import BadTransition, Failed
 from handoff.executors.contract import Fault, TurnEnded
 
@@ -80,7 +80,7 @@ def test_a_failed_verify_command_is_not_completed(box: Box) -> None:
     found = {"code": "verified", "why": "", "head": "c" * 40, "branch": "b", "commits": 1}
     effect_id = box.effect("verify")
     result = {"found": found, "verify": [check]}
-    box.step(lambda core: turns.verified(core, effect_id, result))
+    box.step(lambda core: outcome.verified(core, effect_id, result))
     kind, payload = last(box)
     assert kind == "turn_failed"
     assert payload["code"] == "verify_failed"

@@ -24,9 +24,8 @@ from handoff.errors import (
     UsageError,
     from_json,
 )
-from handoff.gate.changed import changed, explain
+from handoff.gate.changed import changed, explain, marks_now
 from handoff.gate.contract import FileMark
-from handoff.gate.marks import mark
 from handoff.ids import short
 from handoff.lifecycle import terminal
 from handoff.store.records import TaskRow, TicketRow, TurnRow, decode
@@ -257,7 +256,7 @@ class _Tasks:
         changes = await asyncio.to_thread(changed, marks, work_dir)
         if not changes:
             return
-        fresh = await asyncio.to_thread(lambda: tuple(mark(m.path) for m in marks))
+        fresh = await asyncio.to_thread(marks_now, marks)
 
         def ask_again(core: Core) -> None:
             current = core.tickets.get(ticket.id)

@@ -1,0 +1,144 @@
+"""Looks at every task now and then: silent ones are reported, idle executors ended, tasks
+that are over let go of.
+
+What silence means depends on the phase. While a tool runs, nobody expects the executor to
+speak, and the limit is long; while only the model is waited for, it is short; while a
+person is waited for, there is none. A report says what is known: the phase, the tool, since
+when, and which processes wait. It is repeated after another limit without a sign of life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from typing import TYPE_CHECKING
+
+from handoff.agentd import turns
+from handoff.agentd.core import Core
+from handoff.ids import short
+from handoff.process.contract import Proc
+from handoff.store.sql import Q
+
+if TYPE_CHECKING:
+    from handoff.agentd.actor import Actor
+    from handoff.agentd.machine import Machine
+    from handoff.config import Config
+
+log = logging.getLogger("handoff.watchdog")
+
+#: seconds between two looks; less where a limit is shorter than a few of them
+TICK_S = 5.0
+#: seconds that an executor at rest is kept, so that `continue` needs no new process
+IDLE_EXECUTOR_S = 900.0
+#: milliseconds that idempotency keys are kept
+KEYS_KEPT_MS = 24 * 3600 * 1000
+#: processes that a report names
+PROCESSES_NAMED = 10
+
+
+class Watchdog:
+    """The watchdog of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.clock = machine.services.clock
+        self._told: dict[str, float] = {}
+        self._forgot_ms = 0
+
+    async def watch(self) -> None:
+        """Look for ever."""
+        config = self.machine.services.config
+        pause = min(TICK_S, stall_limit(config, "model") / 4, stall_limit(config, "tool") / 4)
+        while True:
+            await asyncio.sleep(pause)
+            for actor in list(self.machine.actors.values()):
+                try:
+                    await self.look_at(actor)
+                except Exception:  # the watchdog outlives whatever it finds
+                    log.exception("task %s", actor.task_id)
+            try:
+                await self._forget_keys()
+            except Exception:  # a full disk must not end the watch
+                log.exception("old keys")
+
+    async def look_at(self, actor: Actor) -> None:
+        """Do what one task needs."""
+        core = actor.core
+        idle_s = self.clock.monotonic() - actor.last_activity
+        if core.terminal:
+            channel = self.machine.services.hub.channel(actor.task_id)
+            idle = self.machine.effects[actor.task_id].idle
+            if idle and not channel.subscribers and idle_s > TICK_S:
+                self._told.pop(actor.task_id, None)
+                await self.machine.retire(actor)
+        elif core.task.state == "waiting_review":
+            if core.run_alive and idle_s > IDLE_EXECUTOR_S:
+                await actor.call(_end_idle)
+        else:
+            await self._check_stall(actor, idle_s)
+
+    async def _check_stall(self, actor: Actor, idle_s: float) -> None:
+        core = actor.core
+        if core.task.state != "running" or core.phase not in ("model", "tool", "starting"):
+            return
+        limit = stall_limit(self.machine.services.config, core.phase)
+        now = self.clock.monotonic()
+        if idle_s < limit or now - self._told.get(actor.task_id, now - limit) < limit:
+            return
+        self._told[actor.task_id] = now
+        procs = await actor.shim.tree() if actor.shim is not None else []
+        payload: dict[str, object] = {
+            "phase": core.phase,
+            "detail": core.phase_detail,
+            "idle_s": round(idle_s),
+            "idle": duration(idle_s),
+            "last_seq": core.task.last_seq,
+            "processes": [_proc(p) for p in busy(procs)][:PROCESSES_NAMED],
+            "hint": f"handoff attach {short(actor.task_id)}",
+        }
+        await actor.call(lambda core: core.event("stalled", payload))
+
+    async def _forget_keys(self) -> None:
+        now = self.clock.now_ms()
+        if abs(now - self._forgot_ms) < KEYS_KEPT_MS // 24:
+            return
+        self._forgot_ms = now
+
+        def forget(conn: sqlite3.Connection) -> None:
+            for query in ("dispatches_forget", "requests_forget"):
+                conn.execute(Q[query], {"before": now - KEYS_KEPT_MS})
+
+        await self.machine.services.store.write(forget)
+
+
+def stall_limit(config: Config, phase: str) -> float:
+    """Seconds of silence after which a task in that phase is reported."""
+    if phase == "tool":
+        return config.stalltimeout
+    return min(config.stalltimeout, config.stallmodel)
+
+
+def busy(procs: list[Proc]) -> list[Proc]:
+    """The leaves of the tree: what the rest waits for."""
+    parents = {p.ppid for p in procs}
+    return [p for p in procs if p.pid not in parents]
+
+
+def duration(seconds: float) -> str:
+    """Seconds as ``1h2m`` or ``3m4s`` or ``5s``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def _end_idle(core: Core) -> None:
+    """End an executor that rests; its session is loaded again when it is needed."""
+    if core.task.state == "waiting_review":
+        turns.end_run(core)
+
+
+def _proc(proc: Proc) -> dict[str, object]:
+    return {"pid": proc.pid, "command": proc.command, "age_s": round(proc.age_s)}
