@@ -115,8 +115,10 @@ def run(args: Namespace, context: Context) -> int:
     from handoff.errors import Unreachable
 
     screen = Screen(context, plain=args.stat or args.name_only)
+    some = False
     try:
         for piece in response.pieces():
+            some = True
             screen.feed(piece)
         screen.end()
     except (Lost, TimeoutError) as error:
@@ -124,6 +126,8 @@ def run(args: Namespace, context: Context) -> int:
     finally:
         response.close()
     sys.stdout.flush()
+    if not some:
+        context.say("no changes")
     notices(response, args.task, context)
     return 0
 

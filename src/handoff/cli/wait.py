@@ -165,17 +165,18 @@ class Waiting:
             if over is not None:
                 self.hand_out(over, seq=max(over["seq"], self.start))
                 return 0
-        count, told, last = 0, set(), None
+        count, stale, told, last = 0, 0, set(), None
         for event in self.missed():
             code = self.take(event)
             if code is not None:
                 return code
+            stale += event["type"] in ASKING and self.stale(event)
             if self.args.follow or not self.stale(event):
                 count += 1
                 told.add(event["payload"].get("ticket_id"))
                 last = event
         if self.many:
-            self.sum_up(count, told)
+            self.sum_up(count, stale, told)
         if self.args.until_done and state in ("waiting_review", *TERMINAL):
             rest = self.newest(RESTING)
             if rest is not None:
@@ -184,13 +185,12 @@ class Waiting:
                 return self.verdict(rest)
         return None
 
-    def sum_up(self, count: int, told: set[Any]) -> None:
+    def sum_up(self, count: int, stale: int, told: set[Any]) -> None:
         """One line about what was missed and is still owed, where the events themselves
         do not say it already."""
         silent = [ticket for ticket in self.owed if ticket["id"] not in told]
         if count < 2 and not silent:
             return
-        asked = [e for e in self.recent if e["type"] in ASKING and e["seq"] > self.start]
         line = {
             "type": "backlog_summary",
             "task_id": self.id,
@@ -199,7 +199,7 @@ class Waiting:
             "state": self.task["state"],
             "missed": count,
             "missed_truncated": False,
-            "stale": sum(1 for event in asked if self.stale(event)),
+            "stale": stale,
             "actionable": self.owed,
         }
         self.hand_out(line, seq=None)
