@@ -26,9 +26,9 @@ from handoff.workspace.state import (
     common_dir_of,
     git_dir_of,
     head_of,
-    is_worktree,
     printable,
 )
+from handoff.workspace.worktree import READY
 
 #: bytes of a worktree's log that are read, from its end
 LOG_LIMIT = 4 * 1024 * 1024
@@ -56,14 +56,14 @@ def own_range(
 
     ``repo``: any folder of the repository. ``recorded_base``: the commit it started from.
     ``base_name``: the branch it started from (another text if it was none). ``work_dir``:
-    its worktree while it works there; "" or a folder that is gone: the range that
-    :func:`handoff.workspace.refs.record_refs` kept, or else the branch. ``head``: the tip
-    to look at, "" to find it.
+    its worktree. If that is gone, or was not ours and is on another branch by now, the
+    range that :func:`handoff.workspace.refs.record_refs` kept counts, or else the branch.
+    ``head``: the tip to look at, "" to find it.
 
     Raises:
         NotFound: neither worktree, nor refs, nor branch are there.
     """
-    alive = bool(work_dir) and belongs(work_dir, repo)
+    alive = bool(work_dir) and _is_the_tasks(work_dir, repo, branch)
     if not head and not alive:
         kept = refs.read(repo, task_id, "base"), refs.read(repo, task_id, "head")
         if kept[0] and kept[1]:
@@ -85,21 +85,24 @@ def own_range(
     return _range(repo, recorded_base, tip, shared)
 
 
+def _is_the_tasks(work_dir: str, repo: str, branch: str) -> bool:
+    """Whether what is checked out there is the task's: always in a worktree that we made,
+    whatever the executor called its branch; elsewhere only on the task's branch."""
+    if not belongs(work_dir, repo):
+        return False
+    made = os.path.exists(os.path.join(git_dir_of(work_dir), READY))
+    return made or branch_of(work_dir) == branch
+
+
 def range_of(plan: WorkspacePlan, head: str = "") -> Range:
-    """:func:`own_range` of the task that a plan was made for. A tree that is not ours
-    counts as the task's only while it is on the task's branch."""
-    work_dir = plan.work_dir
-    if plan.kind != "managed" and not (
-        is_worktree(work_dir) and branch_of(work_dir) == plan.branch
-    ):
-        work_dir = ""
+    """:func:`own_range` of the task that a plan was made for."""
     return own_range(
         plan.project.common_dir,
         plan.task_id,
         recorded_base=plan.base_commit,
         base_name=plan.base_name,
         branch=plan.branch,
-        work_dir=work_dir,
+        work_dir=plan.work_dir,
         head=head,
     )
 
