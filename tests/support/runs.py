@@ -102,14 +102,15 @@ async def whole(handle: RunHandle, offset: int = 0, within: float = 15.0) -> lis
 
 async def until_output(handle: RunHandle, needle: bytes, within: float = 15.0) -> bytes:
     """Standard output up to and with needle."""
-    seen = b""
+    seen = bytearray()
     async with asyncio.timeout(within):
         async for record in handle.records(0):
             if record.kind == "stdout":
+                start = max(0, len(seen) - len(needle))
                 seen += record.data
-                if needle in seen:
-                    return seen
-    raise AssertionError(f"the run ended without {needle!r}, it said {seen[-500:]!r}")
+                if needle in seen[start:]:
+                    return bytes(seen)
+    raise AssertionError(f"the run ended without {needle!r}, it said {bytes(seen[-500:])!r}")
 
 
 def joined(records: list[Record], kind: str) -> bytes:

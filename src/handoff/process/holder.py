@@ -428,7 +428,6 @@ class Holder:
             link.say({"id": ident, "ok": True, "tree": alive})
 
     def _finish(self) -> None:
-        self._close_feed()
         self._drain()
         ended = len({key for key in self._signalled if key[0] not in self._tally.executors})
         self.record("swept", b"%d" % ended)
@@ -437,6 +436,7 @@ class Holder:
         while not self.journal.flush() and os.stat(".").st_nlink:
             self._interests()
             self._turn(DISK_RETRY_S)
+            self._answer_end([])
         self._tell_growth()
         until = time.monotonic() + FAREWELL_S
         while any(link.outbox for link in self._links.values()) and time.monotonic() < until:

@@ -35,7 +35,7 @@ from handoff.process.contract import Spec
 from handoff.process.handle import SOCKET, Info, RunHandle
 from handoff.process.shim import INFO, TAKEN
 
-__all__ = ["Limits", "attach", "remains", "start"]
+__all__ = ["Limits", "attach", "remains", "start", "sweep"]
 
 #: seconds in which a shim has to tell that it holds its executor
 START_S = 15.0
