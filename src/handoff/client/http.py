@@ -10,7 +10,7 @@ import json
 import os
 import time
 
-from handoff.client.wire import (
+from handoff.client.connection import (
     ANSWER_S,
     IDLE_S,
     Lost,

@@ -10,9 +10,9 @@ import threading
 import pytest
 from tests.unit.client.served import Reply, Request, Served, lines
 
+from handoff.client.connection import Lost
 from handoff.client.endpoint import Endpoint, discover
 from handoff.client.http import Client
-from handoff.client.wire import Lost
 from handoff.errors import (
     OutcomeUnknown,
     ProtocolViolation,

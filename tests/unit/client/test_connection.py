@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoff.client import wire
+from handoff.client import connection
+from handoff.client.connection import Lost, Response, Wire, query_text, quote
 from handoff.client.endpoint import Endpoint
-from handoff.client.wire import Lost, Response, Wire, query_text, quote
 from handoff.errors import (
     PathTooLong,
     ProtocolViolation,
@@ -20,7 +20,7 @@ from handoff.errors import (
 def test_a_socket_path_beyond_the_limit_is_named(tmp_path: os.PathLike[str]) -> None:
     path = os.path.join(tmp_path, "d" * 150)
     with pytest.raises(PathTooLong, match="bytes") as caught:
-        wire.connect(Endpoint(socket_path=path))
+        connection.connect(Endpoint(socket_path=path))
     assert caught.value.details["path"] == path
 
 
