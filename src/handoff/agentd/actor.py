@@ -122,10 +122,13 @@ class Actor:
             executor = self.services.executors.get(loaded.task.executor)
             driver = executor.load_driver(loaded.run.driver.encode())
         previous = self.core
-        self.core = Core(loaded, driver, self.services.clock)
+        self.core = Core(loaded, driver, self.services.clock, self._prompt)
         if previous is not None:
             self.core.phase, self.core.phase_detail = previous.phase, previous.phase_detail
             self.core.tools = previous.tools
+
+    def _prompt(self, turn: int) -> str:
+        return commit.prompt(self.services.store.reader(), self.task_id, turn)
 
     # -- inputs --------------------------------------------------------------------------
 

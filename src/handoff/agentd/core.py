@@ -45,9 +45,17 @@ class Core:
         loaded: what the database holds.
         driver: the driver of the newest run, or None before one was opened.
         clock: time and ids.
+        prompt: reads what a turn (by its number) began with.
     """
 
-    def __init__(self, loaded: Loaded, driver: Driver | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        driver: Driver | None,
+        clock: Clock,
+        prompt: Callable[[int], str],
+    ) -> None:
+        self.prompt = prompt
         self.task: TaskRow = loaded.task
         self.turn: TurnRow | None = loaded.turn
         self.run: RunRow | None = loaded.run

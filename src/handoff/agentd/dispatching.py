@@ -175,7 +175,6 @@ async def create(services: Services, accepted: Accepted) -> str:
         branch=plan.branch,
         base_commit=plan.base_commit,
         plan_name=os.path.basename(request.plan_name) or "prompt",
-        plan=content,
         plan_summary=_summary(content),
         executor=executor.name,
         model=model,
@@ -189,11 +188,10 @@ async def create(services: Services, accepted: Accepted) -> str:
         task_id=task.id,
         number=1,
         state="starting",
-        prompt=content,
         actor=accepted.actor,
         started_at=now,
     )
-    change = Change(new_task=True, turns={1: turn})
+    change = Change(new_task=True, turns={1: turn}, prompts=[(1, content)])
     change.events.append(("dispatched", accepted.actor, _facts(task, plan)))
     change.frames.append(("prompt", {"text": content, "actor": accepted.actor}))
     await services.store.write(lambda conn: _insert(conn, services, accepted, task, change, now))
@@ -213,21 +211,17 @@ def _insert(
         holder = conn.execute(Q["task_holder"], {"work_dir": task.work_dir}).fetchone()
         if holder is not None:
             raise busy_error(task.work_dir, *holder)
-    waiting = conn.execute(Q["task_list_by_state"], _pending()).fetchall()
     most = services.config.queue.max_waiting
-    if most and len(waiting) >= most:
+    waiting = int(conn.execute(Q["tasks_waiting"]).fetchone()[0]) if most else 0
+    if most and waiting >= most:
         raise NotAllowed(
-            f"{len(waiting)} tasks wait already (queue.max_waiting is {most})",
+            f"{waiting} tasks wait already (queue.max_waiting is {most})",
             remedy="handoff tasks --state pending",
         )
     commit.apply(conn, task, change, now)
     _register_project(conn, task, now)
     row = {"request_id": accepted.request_id, "state": "created", "error": None, "http": 200}
     conn.execute(Q["dispatch_settle"], row)
-
-
-def _pending() -> dict[str, object]:
-    return {"state": "pending", "before": 1 << 62, "limit": 10_000}
 
 
 def _register_project(conn: sqlite3.Connection, task: TaskRow, now: int) -> None:

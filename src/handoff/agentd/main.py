@@ -10,6 +10,7 @@ import logging
 import os
 import sqlite3
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ log = logging.getLogger("handoff.agentd")
 
 #: seconds that open requests may take at the end; streams have no end of their own
 GRACE_S = 2
+#: seconds that a thread may hold the interpreter while another one waits
+SWITCH_S = 0.001
 
 
 def main(config_path: str, *, executor: str | None = None, listen: str | None = None) -> int:
@@ -63,6 +66,8 @@ def main(config_path: str, *, executor: str | None = None, listen: str | None = 
         logs.set_up(data_dir, settings.log.level, services.redact_text)
         for warning in warnings:
             log.warning("%s: %s", config_path, warning)
+        # A thread that computes for long must not keep the store's writer from its commits.
+        sys.setswitchinterval(SWITCH_S)
         try:
             with asyncio.Runner() as runner:
                 runner.run(_serve(services, listen))
@@ -97,7 +102,7 @@ async def _serve(services: Services, listen: str | None) -> None:
         gc.freeze()  # what start-up made stays: later collections need not look at it
         await serving
     finally:
-        server.should_exit = True
+        server.end()
         if watching is not None:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -198,11 +203,24 @@ class _Server(uvicorn.Server):
             )
         )
         self._machine = machine
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Wait for the end, instead of looking for it ten times a second."""
+        await self.on_tick(0)
+        await self._over.wait()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """The first signal asks, the second insists."""
         super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self.end)
+
+    def end(self) -> None:
+        """Stop serving."""
+        self.should_exit = True
         self._machine.services.hub.end_streams()
+        self._over.set()
 
 
 def _private_dir(path: Path) -> Path:

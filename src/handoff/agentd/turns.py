@@ -25,7 +25,7 @@ from handoff.agentd.outcome import end_turn, fail_turn
 from handoff.errors import ExecutorGone, HandoffError
 from handoff.executors import contract
 from handoff.executors.contract import Driver, Fault, Interrupt, Output, Prompt, Session
-from handoff.executors.turn import Ask, Claim, compose_prompt, guidance, parse_trailer
+from handoff.executors.turn import Ask, Claim, guidance, parse_trailer
 from handoff.ids import short
 from handoff.store.records import RunRow, TurnRow
 
@@ -52,7 +52,7 @@ def prepared(core: Core, effect_id: int, start_head: str, notes: list[str]) -> N
     core.touch_turn().start_head = start_head
     for note in notes:
         core.event("progress", {"text": note})
-    begin_run(core, core.must_turn().prompt)
+    begin_run(core, core.prompt(core.must_turn().number))
 
 
 def begin_run(core: Core, prompt: str) -> None:
@@ -144,13 +144,13 @@ def continue_(core: Core, text: str, start_head: str, actor: str) -> None:
         task_id=core.task.id,
         number=number,
         state="starting",
-        prompt=text,
         actor=actor,
         started_at=core.clock.now_ms(),
         start_head=start_head,
         run_id=core.run.id if core.run else "",
     )
     core.touch_turn()
+    core.change.prompts.append((number, text))
     core.event("continued", {"turn": number, "instructions": clip(text, EVENT_TEXT)}, actor)
     core.frame("prompt", {"text": text, "actor": actor})
     send_prompt(core, text)
@@ -287,7 +287,7 @@ def _session_ready(core: Core, ready: contract.SessionReady) -> None:
 
 def _with_context(core: Core, text: str) -> str:
     return (
-        f"{compose_prompt(core.task.plan, '')}\n\n"
+        f"{core.prompt(1)}\n\n"
         "You worked on this before, in a session that is lost. What you committed is on the "
         f"current branch ({core.task.branch}): look at it first. Then:\n\n{text}"
     )

@@ -114,12 +114,12 @@ def _compat_answer(row: TicketRow) -> str | None:
     return "\n".join(", ".join(one) for one in json.loads(row.answer))
 
 
-def turn_json(row: TurnRow) -> Json:
+def turn_json(row: TurnRow, prompt: str) -> Json:
     """A Turn with its prompt and its outcome."""
     return {
         "number": row.number,
         "state": row.state,
-        "prompt": row.prompt,
+        "prompt": prompt,
         "actor": row.actor,
         "start_head": row.start_head,
         "outcome": json.loads(row.outcome) if row.outcome else None,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from handoff.agentd import turns
 from handoff.agentd.core import Core
+from handoff.clock import iso
 from handoff.ids import short
 from handoff.process.contract import Proc
 from handoff.store.sql import Q
@@ -33,7 +34,7 @@ TICK_S = 5.0
 IDLE_EXECUTOR_S = 900.0
 #: milliseconds that idempotency keys are kept
 KEYS_KEPT_MS = 24 * 3600 * 1000
-#: processes that a report names
+#: waiting processes that a report names, each with those that wait for it
 PROCESSES_NAMED = 10
 
 
@@ -91,10 +92,11 @@ class Watchdog:
         payload: dict[str, object] = {
             "phase": core.phase,
             "detail": core.phase_detail,
+            "since": iso(self.clock.now_ms() - round(idle_s * 1000)),
             "idle_s": round(idle_s),
             "idle": duration(idle_s),
             "last_seq": core.task.last_seq,
-            "processes": [_proc(p) for p in busy(procs)][:PROCESSES_NAMED],
+            "processes": [_proc(p) for p in waiting(procs)],
             "hint": f"handoff attach {short(actor.task_id)}",
         }
         await actor.call(lambda core: core.event("stalled", payload))
@@ -119,10 +121,23 @@ def stall_limit(config: Config, phase: str) -> float:
     return min(config.stalltimeout, config.stallmodel)
 
 
-def busy(procs: list[Proc]) -> list[Proc]:
-    """The leaves of the tree: what the rest waits for."""
+def waiting(procs: list[Proc]) -> list[Proc]:
+    """What the executor waits for: the youngest leaves of its tree (they are what is really
+    waited for), each after the processes that wait for it in turn. The executor itself is
+    left out unless there is nothing else."""
+    known = {p.pid: p for p in procs}
     parents = {p.ppid for p in procs}
-    return [p for p in procs if p.pid not in parents]
+    leaves = sorted((p for p in procs if p.pid not in parents), key=lambda p: p.age_s)
+    chosen: dict[int, Proc] = {}
+    for leaf in leaves[:PROCESSES_NAMED]:
+        chain = [leaf]
+        while (parent := known.get(chain[-1].ppid)) is not None and parent not in chain:
+            chain.append(parent)
+        # The last one is the executor, or an orphan that lost its parents.
+        for proc in reversed(chain[:-1] or chain):
+            chosen.setdefault(proc.pid, proc)
+    below = [p for p in chosen.values() if p.ppid in known]
+    return below or list(chosen.values())
 
 
 def duration(seconds: float) -> str:
@@ -141,4 +156,4 @@ def _end_idle(core: Core) -> None:
 
 
 def _proc(proc: Proc) -> dict[str, object]:
-    return {"pid": proc.pid, "command": proc.command, "age_s": round(proc.age_s)}
+    return {"pid": proc.pid, "ppid": proc.ppid, "command": proc.command, "age_s": round(proc.age_s)}

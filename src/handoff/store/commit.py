@@ -30,11 +30,12 @@ FRAMES_KEPT = 50_000
 @dataclass
 class Change:
     """What one input caused. ``settled``: (outbox id, lifecycle state, error text).
-    ``sent``: (run id, input number). ``request``: (key, operation, response JSON)."""
+    ``sent``: (run id, input number). ``prompts``: (turn, what it begins with). ``request``: (key, operation, response JSON)."""
 
     new_task: bool = False
     tickets: dict[str, TicketRow] = field(default_factory=dict)
     turns: dict[int, TurnRow] = field(default_factory=dict)
+    prompts: list[tuple[int, str]] = field(default_factory=list)
     runs: dict[str, RunRow] = field(default_factory=dict)
     events: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
     frames: list[tuple[str, dict[str, object]]] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Change:
             or self.task_changed
             or self.tickets
             or self.turns
+            or self.prompts
             or self.runs
             or self.events
             or self.frames
@@ -85,6 +87,8 @@ def apply(conn: sqlite3.Connection, task: TaskRow, change: Change, now: int) -> 
         conn.execute(Q["task_add"], encode(task))
     for turn in change.turns.values():
         conn.execute(Q["turn_save"], encode(turn))
+    for number, text in change.prompts:
+        conn.execute(Q["prompt_add"], {"task_id": task.id, "turn": number, "text": text})
     for run in change.runs.values():
         conn.execute(Q["run_save"], encode(run))
     for ticket in change.tickets.values():
@@ -181,6 +185,12 @@ class Loaded:
     run: RunRow | None
     tickets: list[TicketRow]
     effects: list[EffectRow]
+
+
+def prompt(conn: sqlite3.Connection, task_id: str, turn: int) -> str:
+    """What a turn of the task began with; the first turn's is the plan."""
+    row = conn.execute(Q["prompt_get"], {"task_id": task_id, "turn": turn}).fetchone()
+    return "" if row is None else str(row[0])
 
 
 def load(conn: sqlite3.Connection, task_id: str) -> Loaded | None:

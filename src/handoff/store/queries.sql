@@ -70,11 +70,11 @@ SELECT coalesce(max(number), 0) + 1 FROM tasks;
 -- name: task_add
 -- A new task.
 INSERT INTO tasks (id, number, name, state, target, project_id, project_name, repo_path, work_dir,
-    workspace, workspace_kind, workspace_state, branch, base_commit, plan_name, plan, plan_summary,
+    workspace, workspace_kind, workspace_state, branch, base_commit, plan_name, plan_summary,
     executor, model, session_id, executor_path, executor_version, verify, use_setup, tickets_made,
     frames_made, done_note, last_seq, created_at, updated_at)
 VALUES (:id, :number, :name, :state, :target, :project_id, :project_name, :repo_path, :work_dir,
-    :workspace, :workspace_kind, :workspace_state, :branch, :base_commit, :plan_name, :plan,
+    :workspace, :workspace_kind, :workspace_state, :branch, :base_commit, :plan_name,
     :plan_summary, :executor, :model, :session_id, :executor_path, :executor_version, :verify,
     :use_setup, :tickets_made, :frames_made, :done_note, :last_seq, :created_at, :updated_at);
 
@@ -129,13 +129,29 @@ SELECT count(*) FROM tasks WHERE project_id = :project_id
 
 -- name: turn_save
 -- A turn, new or changed.
-INSERT INTO turns (task_id, number, state, prompt, actor, run_id, start_head, final_text, fault,
+INSERT INTO turns (task_id, number, state, actor, run_id, start_head, final_text, fault,
     guidance, outcome, started_at, ended_at)
-VALUES (:task_id, :number, :state, :prompt, :actor, :run_id, :start_head, :final_text, :fault,
+VALUES (:task_id, :number, :state, :actor, :run_id, :start_head, :final_text, :fault,
     :guidance, :outcome, :started_at, :ended_at)
 ON CONFLICT (task_id, number) DO UPDATE SET state = excluded.state, run_id = excluded.run_id,
     start_head = excluded.start_head, final_text = excluded.final_text, fault = excluded.fault,
     guidance = excluded.guidance, outcome = excluded.outcome, ended_at = excluded.ended_at;
+
+-- name: prompt_add
+-- What a turn begins with.
+INSERT INTO prompts (task_id, turn, text) VALUES (:task_id, :turn, :text);
+
+-- name: prompt_get
+-- What a turn began with.
+SELECT text FROM prompts WHERE task_id = :task_id AND turn = :turn;
+
+-- name: prompts_of_task
+-- What the turns of a task began with, in order.
+SELECT turn, text FROM prompts WHERE task_id = :task_id ORDER BY turn;
+
+-- name: tasks_waiting
+-- How many tasks have not started.
+SELECT count(*) FROM tasks WHERE state = 'pending';
 
 -- name: turns_of_task
 -- All turns of a task in order.

@@ -29,7 +29,6 @@ class TaskRow(msgspec.Struct):
     branch: str
     base_commit: str
     plan_name: str
-    plan: str
     plan_summary: str
     executor: str
     model: str
@@ -54,7 +53,6 @@ class TurnRow(msgspec.Struct):
     task_id: str
     number: int
     state: str
-    prompt: str
     actor: str
     started_at: int
     run_id: str = ""

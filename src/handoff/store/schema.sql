@@ -63,6 +63,13 @@ CREATE TABLE projects (
     created_at INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE prompts (
+    task_id TEXT NOT NULL REFERENCES tasks (id),
+    turn INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (task_id, turn)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE requests (
     key TEXT PRIMARY KEY,
     operation TEXT NOT NULL,
@@ -109,7 +116,6 @@ CREATE TABLE tasks (
     branch TEXT NOT NULL,
     base_commit TEXT NOT NULL,
     plan_name TEXT NOT NULL,
-    plan TEXT NOT NULL,
     plan_summary TEXT NOT NULL,
     executor TEXT NOT NULL,
     model TEXT NOT NULL,
@@ -157,7 +163,6 @@ CREATE TABLE turns (
     task_id TEXT NOT NULL REFERENCES tasks (id),
     number INTEGER NOT NULL,
     state TEXT NOT NULL,
-    prompt TEXT NOT NULL,
     actor TEXT NOT NULL,
     run_id TEXT NOT NULL,
     start_head TEXT NOT NULL,

@@ -104,7 +104,6 @@ class Box:
             branch="handoff/x",
             base_commit="a" * 40,
             plan_name="plan.md",
-            plan="do it",
             plan_summary="do it",
             executor="plain",
             model="",
@@ -116,11 +115,10 @@ class Box:
             task_id=task.id,
             number=1,
             state="starting",
-            prompt="do it",
             actor="coordinator",
             started_at=self.clock.now_ms(),
         )
-        change = Change(new_task=True, turns={1: turn})
+        change = Change(new_task=True, turns={1: turn}, prompts=[(1, "do it")])
         change.events.append(("dispatched", "coordinator", {}))
         self._apply(task, change)
         self.task_id = task.id
@@ -135,7 +133,10 @@ class Box:
         driver = None
         if loaded.run is not None and loaded.run.state != "ended" and loaded.run.driver:
             driver = PlainDriver(json.loads(loaded.run.driver))
-        return Core(loaded, driver, self.clock)
+        return Core(loaded, driver, self.clock, self._prompt)
+
+    def _prompt(self, turn: int) -> str:
+        return commit.prompt(self.store.reader(), self.task_id, turn)
 
     def reload(self) -> None:
         """As after kill -9: only what was committed is left."""

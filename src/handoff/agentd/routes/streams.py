@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from handoff.agentd import views
 from handoff.agentd.hub import Channel, event_line, frame_line
 from handoff.agentd.routes.tasks import number
-from handoff.errors import HandoffError, UsageError
+from handoff.errors import HandoffError
 from handoff.lifecycle import terminal
 from handoff.store.records import TaskRow, TicketRow, decode
 from handoff.store.sql import Q
@@ -65,9 +65,10 @@ class _Streams:
 
     def _ended(self, task_id: str) -> bool:
         """Whether nothing will be added to the task's events any more."""
-        effects = self.machine.effects.get(task_id)
-        over = terminal(self._task(task_id).state)
-        return over and (effects is None or effects.idle)
+        actor = self.machine.actors.get(task_id)
+        if actor is None:
+            return terminal(self._task(task_id).state)
+        return actor.core.terminal and self.machine.effects[task_id].idle
 
     # -- pages ---------------------------------------------------------------------------
 
@@ -197,42 +198,43 @@ class _Streams:
         except HandoffError:
             await socket.close(1008, "task not found")
             return
-        hangup = asyncio.create_task(_until_hangup(socket))
-        sending = asyncio.create_task(self._send_events(socket, task_id, int(text)))
-        try:
-            done, _ = await asyncio.wait({hangup, sending}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if not task.cancelled():
-                    task.exception()
-        finally:
-            hangup.cancel()
-            sending.cancel()
-            await asyncio.gather(hangup, sending, return_exceptions=True)
-
-    async def _send_events(self, socket: WebSocket, task_id: str, cursor: int) -> None:
-        self.hub.watch(task_id)
         channel = self.hub.channel(task_id)
         flag = channel.subscribe()
+        gone = asyncio.create_task(_until_hangup(socket, flag))
+        self.hub.watch(task_id)
         try:
-            while True:
-                flag.clear()
-                ended = self._ended(task_id)
-                while items := self._events(task_id, cursor):
-                    for seq, _, line in items:
-                        await socket.send_text(line.decode())
-                        cursor = seq
-                if ended:
-                    state = self._task(task_id).state
-                    reason = "task archived" if state == "completed" else "task failed"
-                    await socket.close(1000, reason)
-                    return
-                if self.hub.closing:
-                    await socket.close(1012, "agentd restarts")
-                    return
-                await _woken(flag)
+            await self._send_events(socket, task_id, int(text), flag, gone)
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # it went while something was sent; its cursor knows where
         finally:
             self._leave(task_id, channel, flag)
             self.hub.unwatch(task_id)
+            gone.cancel()
+
+    async def _send_events(
+        self,
+        socket: WebSocket,
+        task_id: str,
+        cursor: int,
+        flag: asyncio.Event,
+        gone: asyncio.Task[None],
+    ) -> None:
+        while not gone.done():
+            flag.clear()
+            ended = self._ended(task_id)
+            while items := self._events(task_id, cursor):
+                for seq, _, line in items:
+                    await socket.send_text(line.decode())
+                    cursor = seq
+            if ended:
+                state = self._task(task_id).state
+                reason = "task archived" if state == "completed" else "task failed"
+                await socket.close(1000, reason)
+                return
+            if self.hub.closing:
+                await socket.close(1012, "agentd restarts")
+                return
+            await flag.wait()
 
     # -- frames --------------------------------------------------------------------------
 
@@ -349,10 +351,9 @@ async def _woken(flag: asyncio.Event) -> bool:
     return True
 
 
-async def _until_hangup(socket: WebSocket) -> None:
-    """A client of this stream has nothing to say; when it does, or goes, it is over."""
+async def _until_hangup(socket: WebSocket, flag: asyncio.Event) -> None:
+    """A client of this stream has nothing to say: when it does, or goes, it is over."""
     try:
-        await socket.receive_text()
-    except (WebSocketDisconnect, KeyError):
-        return
-    raise UsageError("this stream takes no messages")
+        await socket.receive()
+    finally:
+        flag.set()

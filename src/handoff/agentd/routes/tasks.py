@@ -28,6 +28,7 @@ from handoff.gate.changed import changed, explain, marks_now
 from handoff.gate.contract import FileMark
 from handoff.ids import short
 from handoff.lifecycle import terminal
+from handoff.store import commit
 from handoff.store.records import TaskRow, TicketRow, TurnRow, decode
 from handoff.store.sql import Q
 from handoff.workspace import state as workspace_state
@@ -128,11 +129,12 @@ class _Tasks:
         rows = conn.execute(Q["events_newest"], {**where, "limit": RECENT}).fetchall()
         unsettled = decode(TicketRow, conn.execute(Q["tickets_unsettled"], where))
         turned = decode(TurnRow, conn.execute(Q["turns_of_task"], where))
+        prompts = dict(conn.execute(Q["prompts_of_task"], where).fetchall())
         return {
             "task": views.task_view(self.machine, conn, self._row(task_id)),
             "pending_tickets": [views.ticket_json(t) for t in unsettled if t.state == "open"],
             "recent_events": [views.event_json(e) for e in reversed(views.event_rows(rows))],
-            "turns": [views.turn_json(t) for t in turned],
+            "turns": [views.turn_json(t, prompts.get(t.number, "")) for t in turned],
         }
 
     async def tickets(self, request: Request) -> Response:
@@ -161,7 +163,8 @@ class _Tasks:
     async def plan(self, request: Request) -> Response:
         """What the executor was given."""
         row = self._row(self._id(request))
-        return JSONResponse({"plan": row.plan, "name": row.plan_name})
+        text = commit.prompt(self.machine.services.store.reader(), row.id, 1)
+        return JSONResponse({"plan": text, "name": row.plan_name})
 
     # -- dispatch ------------------------------------------------------------------------
 

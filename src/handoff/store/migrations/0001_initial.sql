@@ -53,7 +53,6 @@ CREATE TABLE tasks (
     branch TEXT NOT NULL,
     base_commit TEXT NOT NULL,
     plan_name TEXT NOT NULL,
-    plan TEXT NOT NULL,
     plan_summary TEXT NOT NULL,
     executor TEXT NOT NULL,
     model TEXT NOT NULL,
@@ -77,7 +76,6 @@ CREATE TABLE turns (
     task_id TEXT NOT NULL REFERENCES tasks (id),
     number INTEGER NOT NULL,
     state TEXT NOT NULL,
-    prompt TEXT NOT NULL,
     actor TEXT NOT NULL,
     run_id TEXT NOT NULL,
     start_head TEXT NOT NULL,
@@ -88,6 +86,15 @@ CREATE TABLE turns (
     started_at INTEGER NOT NULL,
     ended_at INTEGER,
     PRIMARY KEY (task_id, number)
+) STRICT, WITHOUT ROWID;
+
+-- What each turn began with, apart from the rows that change with every step. The first
+-- turn's is the plan.
+CREATE TABLE prompts (
+    task_id TEXT NOT NULL REFERENCES tasks (id),
+    turn INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (task_id, turn)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE runs (
