@@ -161,6 +161,23 @@ def reset_time(text: str) -> str:
     return local_time(text)
 
 
+def stalled(event: Json, context: Context) -> str:
+    """A long silence: what runs, since when, and which processes are waited for."""
+    payload, task = event["payload"], short(event["task_id"])
+    phase, detail = payload.get("phase"), safe_line(payload.get("detail") or "")
+    doing = {"tool": "a tool runs", "model": "the model is waited for"}.get(phase, "it starts")
+    since = local_time(str(payload.get("since") or ""))
+    lines = [_head(event, f"Silent for {safe_line(payload.get('idle', '?'))}", "yellow")]
+    lines.append(f"  {doing}{f': {detail}' if detail else ''}")
+    lines.append(f"  nothing was heard since {since or '?'}; processes that are waited for:")
+    for proc in payload.get("processes") or []:
+        command = safe_line(proc.get("command", "?"))
+        lines.append(f"    {proc.get('pid')}  {command}  {span(proc.get('age_s') or 0)}")
+    lines.append("  " + context.command("attach", task))
+    lines.append("  " + context.command("interrupt", task))
+    return "\n".join(lines)
+
+
 def summary(event: Json, context: Context) -> str:
     """What was missed and what is still owed, after a (re)connection."""
     lines = [
@@ -182,7 +199,6 @@ _TITLES = {
     "archived": ("Task was accepted", "green"),
     "delivery_failed": ("An answer could not be handed over", "red"),
     "deny_guidance_dropped": ("The reason of a denial did not reach the executor", "red"),
-    "stalled": ("Nothing was heard of the executor for long", "yellow"),
     "resource_pressure": ("Processes come near their limit", "yellow"),
     "actor_refused": ("A process inside the task tried to act as coordinator", "red"),
 }
@@ -190,7 +206,6 @@ _NEXT = {
     "failed": ("show",),
     "delivery_failed": ("show",),
     "deny_guidance_dropped": ("continue", "INSTRUCTIONS"),
-    "stalled": ("attach",),
     "resource_pressure": ("show",),
     "actor_refused": ("show",),
 }
@@ -214,6 +229,7 @@ def event_block(event: Json, context: Context) -> str:
         "question": question,
         "completed": completed,
         "turn_failed": turn_failed,
+        "stalled": stalled,
         "backlog_summary": summary,
     }.get(event["type"])
     if special is not None:

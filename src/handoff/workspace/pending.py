@@ -9,14 +9,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from handoff.errors import HandoffError, NotFound
+from handoff.errors import GitError, HandoffError, NotFound
 from handoff.workspace import git
 from handoff.workspace.contract import Dirt
 from handoff.workspace.reading import read_beneath
 from handoff.workspace.review import Change, Mode, change_json, parse_changes, select
-from handoff.workspace.state import printable, tree_state, untracked_files
+from handoff.workspace.state import (
+    DEPTH_LIMIT,
+    gitlinks,
+    populated,
+    printable,
+    tree_state,
+    untracked_files,
+)
 
 #: untracked files that are shown; all are counted
 FILE_LIMIT = 500
@@ -40,13 +47,14 @@ _TRACKED = (
 
 @dataclass(frozen=True)
 class Pending:
-    """Uncommitted work. ``changes``: tracked files, then untracked ones as additions;
-    ``left_out``: how many untracked files are not in it; ``dirt``: the short view, with
-    what is inside submodules."""
+    """Uncommitted work. ``changes``: tracked files, then untracked ones as additions, then
+    the same of each submodule; ``left_out``: how many untracked files are not in it;
+    ``dirt``: the short view; ``submodules``: paths of those that hold some of it."""
 
     changes: tuple[Change, ...]
     left_out: int
     dirt: Dirt
+    submodules: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The JSON form."""
@@ -66,12 +74,54 @@ def uncommitted(work_dir: str, paths: Sequence[str] = ()) -> Pending:
     Raises:
         NotFound: a path names no uncommitted file.
     """
-    args = ["diff", *_TRACKED, "-z", "--raw", "--numstat", "--abbrev=40", "HEAD", "--"]
-    tracked = parse_changes(git.run(args, work_dir, content=True).out)
-    loose, left_out = untracked_files(work_dir, FILE_LIMIT)
-    changes = [*tracked, *(_addition(work_dir, path) for path in loose)]
+    dirt = tree_state(work_dir).dirt
+    changes, left_out = _changes(work_dir, "")
+    inside: list[str] = []
+    # The second look at every submodule is spared where the first one found nothing.
+    pending = [(path, 1) for path in _submodules(work_dir, "")] if dirt.submodules else []
+    while pending:
+        path, depth = pending.pop(0)
+        try:
+            more, hidden = _changes(os.path.join(work_dir, path), f"{path}/")
+        except GitError:
+            continue  # the short view says what is wrong with it
+        if more:
+            inside.append(path)
+        changes += more
+        left_out += hidden
+        if depth < DEPTH_LIMIT:
+            pending += [(sub, depth + 1) for sub in _submodules(work_dir, f"{path}/")]
     chosen = select(changes, paths)
-    return Pending(tuple(chosen), 0 if paths else left_out, tree_state(work_dir).dirt)
+    return Pending(tuple(chosen), 0 if paths else left_out, dirt, tuple(inside))
+
+
+def _changes(top: str, prefix: str) -> tuple[list[Change], int]:
+    """The changes of one repository, named from where ``prefix`` begins, and how many
+    untracked files are not among them."""
+    args = ["diff", *_TRACKED, "-z", "--raw", "--numstat", "--abbrev=40", "HEAD", "--"]
+    tracked = parse_changes(git.run(args, top, content=True).out)
+    loose, left_out = untracked_files(top, FILE_LIMIT)
+    found = [*tracked, *(_addition(top, path) for path in loose)]
+    named = [
+        replace(
+            change,
+            path=prefix + change.path,
+            old_path=prefix + change.old_path if change.old_path else "",
+        )
+        for change in found
+    ]
+    return named, left_out
+
+
+def _submodules(work_dir: str, prefix: str) -> list[str]:
+    """Submodules of one repository that have a checkout, named like its changes."""
+    top = os.path.join(work_dir, prefix)
+    return [prefix + path for path, _ in gitlinks(top) if populated(top, path)]
+
+
+def _home(path: str, submodules: Sequence[str]) -> str:
+    """The submodule that holds a file, "" for the worktree itself."""
+    return max((s for s in submodules if path.startswith(s + "/")), key=len, default="")
 
 
 def uncommitted_stream(
@@ -91,15 +141,12 @@ def uncommitted_stream(
 def _stream(work_dir: str, found: Pending, limited: bool, mode: Mode) -> Iterator[bytes]:
     loose = [change for change in found.changes if change.status == "untracked"]
     tracked = [change for change in found.changes if change.status != "untracked"]
-    if mode == "patch" and tracked:
-        names: list[str] = []
-        if limited:
-            for change in tracked:
-                names += [change.path, *([change.old_path] if change.old_path else [])]
-        form = ["--patch", "--full-index", "--src-prefix=a/", "--dst-prefix=b/"]
-        args = ["diff", *_TRACKED, *form, "HEAD", "--", *names]
-        yield from git.stream(args, work_dir, content=True, literal=True)
-    elif mode != "patch":
+    if mode == "patch":
+        for home in ("", *found.submodules):
+            own = [c for c in tracked if _home(c.path, found.submodules) == home]
+            if own:
+                yield from _tracked_patch(work_dir, own, home, limited)
+    else:
         for change in tracked:
             yield _line(change, mode)
     room = TOTAL_LIMIT
@@ -112,6 +159,21 @@ def _stream(work_dir: str, found: Pending, limited: bool, mode: Mode) -> Iterato
         yield patch
     if found.left_out:
         yield f"{found.left_out} more untracked files are not shown\n".encode()
+
+
+def _tracked_patch(
+    work_dir: str, changes: list[Change], submodule: str, limited: bool
+) -> Iterator[bytes]:
+    """What git shows of the tracked files of the worktree or of one of its submodules."""
+    prefix = f"{submodule}/" if submodule else ""
+    names: list[str] = []
+    if limited:
+        for change in changes:
+            names += [name[len(prefix) :] for name in (change.path, change.old_path) if name]
+    form = ["--patch", "--full-index", f"--src-prefix=a/{prefix}", f"--dst-prefix=b/{prefix}"]
+    args = ["diff", *_TRACKED, *form, "HEAD", "--", *names]
+    top = os.path.join(work_dir, submodule)
+    yield from git.stream(args, top, content=True, literal=True)
 
 
 def _line(change: Change, mode: Mode) -> bytes:

@@ -134,6 +134,22 @@ def test_dirt_in_a_submodule_is_shown(tmp_path):
     found = uncommitted(str(repo)).to_json()
     assert found["submodules"] == ["vendor/lib"]
     assert found["entries"] == [["??", "vendor/lib/new.txt"]]
+    assert [f["path"] for f in found["files"]] == ["vendor/lib/new.txt"]
+    assert b"+++ b/vendor/lib/new.txt" in patch(repo)
+
+
+def test_changes_inside_a_submodule_are_shown_with_their_whole_names(tmp_path):
+    repo = submodule(tmp_path)
+    write(repo, "vendor/lib/lib.h", "#define LIB 2\n")
+    write(repo, "main.c", "int other;\n")
+    assert patch(repo, mode="name_only").split() == [b"main.c", b"vendor/lib/lib.h"]
+    text = patch(repo)
+    assert b"--- a/main.c\n" in text
+    assert b"--- a/vendor/lib/lib.h\n+++ b/vendor/lib/lib.h\n" in text
+    assert b"+#define LIB 2\n" in text
+    one = patch(repo, "vendor/lib/lib.h")
+    assert one.count(b"diff --git") == 1
+    assert b"+#define LIB 2\n" in one
 
 
 def test_embedded_repository_is_named(tmp_path):
