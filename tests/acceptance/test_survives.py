@@ -145,6 +145,52 @@ def test_a_task_in_review_can_be_continued_after_a_restart(
     until(lambda: sequence(agentd, task).count("completed") == 2, "the second turn")
 
 
+def test_after_a_reboot_the_turn_is_over_and_the_work_is_there(
+    agentd: Agentd, git_repo: Repository
+) -> None:
+    """agentd, shim and executor gone at once, as when the machine restarts."""
+    plan = fake_plan(
+        {"write": {"path": "half.txt", "text": "half\n"}}, {"run": {"command": "true"}}
+    )
+    task = agentd.dispatch(git_repo, plan)
+    agentd.ticket(task["id"])
+    gone = [p for shim in shims(agentd) for p in (shim, *shim.children(recursive=True))]
+    agentd.kill()
+    for process in gone:
+        process.kill()
+    psutil.wait_procs(gone, timeout=10)
+    agentd.start()
+    failed = agentd.wait_event(task["id"], "turn_failed")
+    assert failed["payload"]["code"] == "crash"
+    assert agentd.tickets(task["id"]) == []
+    assert (pathlib.Path(task["work_dir"]) / "half.txt").read_text() == "half\n"
+    agentd.cli("continue", task["id"], '@@do commit {"path": "b.txt"}').ok()
+    agentd.wait_event(task["id"], "completed")
+
+
+def test_the_data_directory_can_be_moved(agentd: Agentd, git_repo: Repository) -> None:
+    """docs/howto/move-data.md, with a worktree that was kept."""
+    plan = fake_plan("commit", {"write": {"path": "left.txt", "text": "x\n"}})
+    task = agentd.dispatch(git_repo, plan)
+    agentd.wait_event(task["id"], "completed", "turn_failed")
+    agentd.cli("done", task["id"]).ok()
+    before = agentd.cli("diff", task["id"]).ok().out
+    agentd.stop()
+    moved = agentd.data.parent / "elsewhere"
+    agentd.data.rename(moved)
+    config = agentd.dir / "config.yaml"
+    config.write_text(config.read_text().replace(f"datadir: {agentd.data}", f"datadir: {moved}"))
+    agentd.data = moved
+    agentd.start()
+    assert agentd.cli("tasks", "--json").lines()[0]["id"] == task["id"]
+    assert agentd.cli("diff", task["id"]).ok().out == before
+    tree = next((moved / "worktrees").glob("[!.]*"))
+    git_repo.git("worktree", "repair", str(tree))
+    assert "left.txt" in git_repo.home.git("status", "--short", cwd=tree)
+    again = agentd.dispatch(git_repo, fake_plan("commit"))["id"]
+    agentd.wait_event(again, "completed")
+
+
 def test_an_answer_given_in_the_moment_of_the_kill_counts_once(
     agentd: Agentd, git_repo: Repository
 ) -> None:
