@@ -33,7 +33,7 @@ COMMAND = ROOT | {
     "handoff.client",
     "handoff.client.endpoint",
     "handoff.client.http",
-    "handoff.client.wire",
+    "handoff.client.connection",
     "handoff.clock",
     "handoff.places",
 }

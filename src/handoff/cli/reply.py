@@ -92,21 +92,20 @@ def body_of(args: Namespace, ticket: Json | None, context: Context) -> Json:
 def run(args: Namespace, context: Context) -> int:
     """Send the answer and say how far it got."""
     from handoff.cli.context import tasks_path
+    from handoff.cli.render import ticket_line
 
     if args.reason is not None and not args.deny:
         raise UsageError("--reason goes with --deny", remedy="handoff reply --help")
     path = tasks_path(args.task, "reply")
     ticket = None if args.ticket else pick(args.task, context)
-    if ticket:  # chosen by us: say what it is that gets this answer
-        from handoff.cli.render import ticket_line
-
-        context.say(f"ticket {ticket_line(ticket)}")
     body = body_of(args, ticket, context)
     body["ticket_id"] = ticket["id"] if ticket else args.ticket
     look = context.command("show", args.task)
     if ticket:
         look = context.command("show", args.task, "--ticket", str(ticket["ref"]))
     result = context.client().post(path, body, look=look)
+    if ticket and not context.json_wanted:  # chosen by us: say what it was that was answered
+        context.say(f"ticket {ticket_line(ticket)}")
     if not context.human:
         context.emit(result)
     else:
