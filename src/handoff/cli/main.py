@@ -155,6 +155,8 @@ def _dispatch(argv: list[str], found: dict[str, Any]) -> int:
     if entry is None:
         raise _unknown(name)
     module = _module(entry[0])
+    if hasattr(module, "quick") and module.quick(rest):
+        return 0
     after: list[str] | None = None
     if getattr(module, "REST", False) and "--" in rest:
         at = rest.index("--")

@@ -10,7 +10,8 @@ import pytest
 from tests.unit.cli.calling import OTHER, TASK, Caller, task
 from tests.unit.client.served import Served
 
-from handoff.cli import completion, main
+from handoff.cli import completion_scripts as completion
+from handoff.cli import main
 
 
 @pytest.fixture

@@ -1,0 +1,66 @@
+# bash completion for handoff
+_handoff() {
+  local cur prev command="" at first="" flags="" globals=()
+  cur="${COMP_WORDS[COMP_CWORD]}"
+  prev="${COMP_WORDS[COMP_CWORD-1]}"
+  COMPREPLY=()
+  local position=0
+  for ((at = 1; at < COMP_CWORD; at++)); do
+    case "${COMP_WORDS[at]}" in
+      --agentd|--target|--config) globals+=("${COMP_WORDS[at]}" "${COMP_WORDS[at+1]}"); ((at++)) ;;
+      --agentd|--answer|--base|--branch|--config|--executor|--limit|--listen|--model|--name|--new-branch|--note|--path|--project|--prompt|--reason|--state|--target|--ticket|--timeout|--verify|--worktree) ((at++)) ;;
+      -*) ;;
+      *) if [[ -z "$command" ]]; then command="${COMP_WORDS[at]}"; else ((position++)); fi ;;
+    esac
+  done
+  case "$prev" in
+    --state) COMPREPLY=($(compgen -W 'pending running waiting_answer waiting_review completed failed' -- "$cur")); return ;;
+    --config|--worktree|--path) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    --agentd|--answer|--base|--branch|--config|--executor|--limit|--listen|--model|--name|--new-branch|--note|--path|--project|--prompt|--reason|--state|--target|--ticket|--timeout|--verify|--worktree) return ;;
+  esac
+  if [[ -z "$command" ]]; then
+    if [[ "$cur" == -* ]]; then
+      COMPREPLY=($(compgen -W "--help --version --json --agentd --target --config" -- "$cur"))
+    else
+      COMPREPLY=($(compgen -W "init agentd doctor demo dispatch wait reply continue done stop interrupt resume tasks show attach diff fetch run status project footprint reclaim completion version" -- "$cur"))
+    fi
+    return
+  fi
+  case "$command" in
+    init) flags="--help --agentd --target --config --json --executor"; first="" ;;
+    agentd) flags="--help --agentd --target --config --json --executor --listen --detach"; first="" ;;
+    doctor) flags="--help --agentd --target --config --json"; first="" ;;
+    demo) flags="--help --agentd --target --config --json --yes --executor --keep"; first="" ;;
+    dispatch) flags="--help --agentd --target --config --json --prompt --name --project --executor --model --new-worktree --worktree --in-place --branch --new-branch --base --allow-dirty --no-sync-check --verify --no-setup --detach --no-terminal"; first="" ;;
+    wait) flags="--help --agentd --target --config --json --follow --until-done --timeout --notify --no-sync"; first="task" ;;
+    reply) flags="--help --agentd --target --config --json --ticket --approve --deny --answer --reason"; first="task" ;;
+    continue) flags="--help --agentd --target --config --json"; first="task" ;;
+    done) flags="--help --agentd --target --config --json --note"; first="task" ;;
+    stop) flags="--help --agentd --target --config --json"; first="task" ;;
+    interrupt) flags="--help --agentd --target --config --json"; first="task" ;;
+    resume) flags="--help --agentd --target --config --json --force"; first="task" ;;
+    tasks) flags="--help --agentd --target --config --json --state --project --limit"; first="" ;;
+    show) flags="--help --agentd --target --config --json --ticket --plan --all"; first="task" ;;
+    attach) flags="--help --agentd --target --config --json --all --no-follow"; first="task" ;;
+    diff) flags="--help --agentd --target --config --json --stat --name-only --base --uncommitted"; first="task" ;;
+    fetch) flags="--help --agentd --target --config --json"; first="task" ;;
+    run) flags="--help --agentd --target --config --json --timeout"; first="task" ;;
+    status) flags="--help --agentd --target --config --json"; first="" ;;
+    project) flags="--help --agentd --target --config --json --path"; first="add ls rm" ;;
+    footprint) flags="--help --agentd --target --config --json --all"; first="" ;;
+    reclaim) flags="--help --agentd --target --config --json --force"; first="task" ;;
+    completion) flags="--help --agentd --target --config --json"; first="bash zsh fish" ;;
+    version) flags="--help --agentd --target --config --json"; first="" ;;
+    *) return ;;
+  esac
+  if [[ "$cur" == -* ]]; then
+    COMPREPLY=($(compgen -W "$flags" -- "$cur"))
+  elif [[ "$first" == task && $position -eq 0 ]]; then
+    COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" "${globals[@]}" _ids 2>/dev/null)" -- "$cur"))
+  elif [[ -n "$first" && "$first" != task && $position -eq 0 ]]; then
+    COMPREPLY=($(compgen -W "$first" -- "$cur"))
+  else
+    COMPREPLY=($(compgen -f -- "$cur"))
+  fi
+}
+complete -o filenames -F _handoff handoff
