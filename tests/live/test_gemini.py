@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 from handoff.executors.contract import Deny, PermissionAsked, TurnEnded
 from tests.live import acp_turns as turns
 from tests.live.acp_turns import Start
 from tests.live.stub_model import StubModel
+from tests.support.home import Home
 
 PROGRAM = "gemini"
 
@@ -65,7 +67,28 @@ async def test_an_interrupt_ends_a_running_command(start: Start, worktree: pathl
     await turns.interrupt_running(start, worktree)
 
 
-async def test_a_listing_is_not_asked_for(start: Start) -> None:
+async def test_every_command_is_asked_for(start: Start) -> None:
     run = await start()
-    await run.prompt("Look.", [{"run": "ls"}, {"run": "cat README.md"}, {"say": "seen"}])
-    assert (await run.next(PermissionAsked)).command == "cat README.md"
+    await run.prompt("Look.", [{"run": "ls"}, {"say": "seen"}])
+    assert (await run.next(PermissionAsked)).command == "ls"
+
+
+async def test_the_users_settings_and_policies_do_not_open_the_gate(
+    start: Start, isolated_home: Home
+) -> None:
+    folder = isolated_home.path / ".gemini"
+    settings = json.loads((folder / "settings.json").read_text())
+    settings["tools"] = {"allowed": ["run_shell_command(rm)", "write_file"]}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    (folder / "policies").mkdir()
+    (folder / "policies" / "mine.toml").write_text(
+        '[[rule]]\ntoolName = "write_file"\ndecision = "allow"\npriority = 900\n'
+    )
+    run = await start()
+    await run.prompt(
+        "Work.", [{"write": {"path": "a.txt", "content": "x"}}, {"run": "rm -rf build"}]
+    )
+    for kind in ("edit", "execute"):
+        asked = await run.next(PermissionAsked)
+        assert asked.kind == kind
+        await run.command(Deny(asked.id))

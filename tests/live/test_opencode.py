@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import pathlib
 
+import pytest
+
 from handoff.executors.contract import Deny, PermissionAsked, Retrying, SessionReady, TurnEnded
 from tests.live import acp_turns as turns
 from tests.live.acp_turns import Start
 from tests.live.stub_model import StubModel
+from tests.support.home import Home
 
 PROGRAM = "opencode"
 
@@ -81,6 +84,25 @@ async def test_the_project_does_not_open_the_gate(start: Start, worktree: pathli
     (worktree / ".opencode" / "opencode.json").write_text(json.dumps(allow))
     run = await start()
     await run.next(SessionReady)
+    await run.prompt("Push.", [{"run": "git push origin main"}, {"say": "done"}])
+    asked = await run.next(PermissionAsked)
+    assert asked.command == "git push origin main"
+    await run.command(Deny(asked.id))
+
+
+@pytest.mark.parametrize("default", [False, True])
+async def test_the_users_agents_do_not_open_the_gate(
+    start: Start, isolated_home: Home, default: bool
+) -> None:
+    """An agent's own permissions win over all others, wherever the user wrote them down."""
+    path = isolated_home.path / ".config" / "opencode" / "opencode.json"
+    config = json.loads(path.read_text())
+    allow = {"permission": {"bash": "allow", "edit": "allow"}}
+    config["agent"] = {"build": allow, "wild": {"mode": "primary", "prompt": "Work.", **allow}}
+    if default:
+        config["default_agent"] = "wild"
+    path.write_text(json.dumps(config))
+    run = await start()
     await run.prompt("Push.", [{"run": "git push origin main"}, {"say": "done"}])
     asked = await run.next(PermissionAsked)
     assert asked.command == "git push origin main"

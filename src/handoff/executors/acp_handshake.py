@@ -179,8 +179,16 @@ class Handshake:
     def _set_mode(self) -> bool:
         if self._agent.mode is None:
             return False
-        params = {"sessionId": self._s.session_id, "modeId": self._agent.mode}
-        self._request("session/set_mode", params, "mode")
+        params: Json = {"sessionId": self._s.session_id}
+        opened = self._what_opened()
+        option = next((o for o in opened.config_options if "mode" in (o.id, o.category)), None)
+        if opened.modes is None and option is not None:
+            if option.current_value == self._agent.mode:
+                return False
+            params |= {"configId": option.id, "value": self._agent.mode}
+            self._request("session/set_config_option", params, "mode")
+        else:
+            self._request("session/set_mode", {**params, "modeId": self._agent.mode}, "mode")
         return True
 
     def _mode_set(self, error: jsonrpc.RpcError | None) -> None:
@@ -189,8 +197,12 @@ class Handshake:
             self._s.mode = self._agent.mode
             self._next_step()
             return
-        modes = self._what_opened().modes
-        offered = ", ".join(mode.id for mode in modes.available_modes) if modes else ""
+        opened = self._what_opened()
+        names = [mode.id for mode in opened.modes.available_modes] if opened.modes else []
+        for option in opened.config_options:
+            if not names and "mode" in (option.id, option.category):
+                names = [value.value for value in option.options]
+        offered = ", ".join(names)
         self._fail(
             Fault(
                 "start",

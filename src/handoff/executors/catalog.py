@@ -79,7 +79,7 @@ OPENCODE_PERMISSION: dict[str, Any] = {
     "todoread": "allow",
     "todowrite": "allow",
     "skill": "allow",
-    "task": "allow",
+    "task": {"*": "ask", "general": "allow", "explore": "allow"},
     "edit": "ask",
     "bash": "ask",
     "webfetch": "ask",
@@ -88,6 +88,20 @@ OPENCODE_PERMISSION: dict[str, Any] = {
     "external_directory": "ask",
     "doom_loop": "ask",
 }
+
+#: its built-in agents; any other is asked about before it is begun (``task``)
+OPENCODE_AGENTS = ("build", "plan", "general", "explore")
+
+#: A policy of the highest tier: what the user's settings and policies allow is asked too.
+GEMINI_POLICY = """\
+[[rule]]
+toolName = [
+  "run_shell_command", "write_file", "replace", "web_fetch", "save_memory", "activate_skill",
+  "discovered_tool_*", "mcp_*",
+]
+decision = "ask_user"
+priority = 990
+"""
 
 _CLAUDE = AgentDefinition(
     name="claude",
@@ -112,6 +126,7 @@ _OPENCODE = AgentDefinition(
         "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
     },
     unset=("OPENCODE_ENABLE_QUESTION_TOOL", "OPENCODE_SERVER_PASSWORD"),
+    mode="build",
     question_tool=False,
     ends_on_deny=True,
     login_files=("~/.local/share/opencode/auth.json",),
@@ -157,8 +172,9 @@ _GEMINI = AgentDefinition(
     name="gemini",
     title="Gemini CLI",
     programs=("gemini",),
-    argv=("--acp",),
+    argv=("--acp", "--admin-policy", "{scratch}/gemini-ask.toml"),
     env={"GEMINI_CLI_NO_RELAUNCH": "true"},
+    files={"gemini-ask.toml": GEMINI_POLICY},
     mode="default",
     model="argv",
     model_argv=("-m", "{model}"),

@@ -125,10 +125,19 @@ def _opencode_env(request: LaunchRequest) -> dict[str, str]:
         ) from None
     if not isinstance(config, dict):
         config = {}
+    agents = config.get("agent")
     config |= {
         "permission": catalog.OPENCODE_PERMISSION,
         "autoupdate": False,
         "share": "disabled",
+        # An agent's own permissions win over those of the session.
+        "agent": {
+            **(agents if isinstance(agents, dict) else {}),
+            **{
+                agent: {"permission": catalog.OPENCODE_PERMISSION}
+                for agent in catalog.OPENCODE_AGENTS
+            },
+        },
     }
     return {
         name: msgspec.json.encode(config).decode(),

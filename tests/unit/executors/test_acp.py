@@ -155,6 +155,20 @@ def test_an_agent_that_will_not_ask_is_not_used():
     assert "session/prompt" not in peer.methods()
 
 
+def test_a_mode_is_set_by_the_option_where_there_are_no_modes():
+    values = [{"value": "ask"}, {"value": "wild"}]
+    peer = Peer(CAREFUL)
+    option = {"id": "mode", "currentValue": "wild", "options": values}
+    assert peer.ready(configOptions=[option]) == []
+    assert peer.sent[-1]["method"] == "session/set_config_option"
+    assert peer.sent[-1]["params"] == {"sessionId": "s1", "configId": "mode", "value": "ask"}
+    (failed,) = peer.answer("session/set_config_option", error={"code": -32602, "message": "no"})
+    assert "(it offers: ask, wild)" in failed.fault.message
+    peer = Peer(CAREFUL)
+    (ready,) = peer.ready(configOptions=[{**option, "currentValue": "ask"}])
+    assert isinstance(ready, SessionReady)
+
+
 def test_an_agent_that_knows_no_modes_may_be_in_the_right_one():
     peer = Peer(CAREFUL)
     peer.ready(modes={"currentModeId": "ask"})

@@ -50,9 +50,11 @@ def test_claude_has_a_driver_of_its_own():
 
 def test_a_launch_names_program_arguments_and_environment():
     launch = Registry().get("gemini").launch(request(model="m1"))
-    assert launch.argv == ("/bin/p", "--acp", "-m", "m1")
+    shut = ("--admin-policy", "/s/gemini-ask.toml")
+    assert launch.argv == ("/bin/p", "--acp", *shut, "-m", "m1")
+    assert 'decision = "ask_user"' in launch.files["gemini-ask.toml"]
     assert not launch.instructed
-    assert Registry().get("gemini").launch(request()).argv == ("/bin/p", "--acp")
+    assert Registry().get("gemini").launch(request()).argv == ("/bin/p", "--acp", *shut)
 
 
 def test_the_fake_keeps_its_sessions_in_the_scratch_folder():
@@ -93,6 +95,17 @@ def test_opencode_keeps_the_users_providers_and_loses_their_permissions():
     assert (config["share"], config["autoupdate"]) == ("disabled", False)
     assert json.loads(launch.env["OPENCODE_PERMISSION"]) == config["permission"]
     assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+
+
+def test_no_agent_of_opencode_keeps_permissions_of_its_own():
+    given = {"agent": {"build": {"permission": {"bash": "allow"}}, "mine": {"prompt": "p"}}}
+    env = {"OPENCODE_CONFIG_CONTENT": json.dumps(given)}
+    launch = Registry().get("opencode").launch(request(env=env))
+    agents = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["agent"]
+    assert agents["mine"] == {"prompt": "p"}
+    for name in ("build", "plan", "general", "explore"):
+        assert agents[name]["permission"]["bash"] == "ask"
+    assert BUILT_IN["opencode"].mode == "build"
 
 
 def test_opencodes_configuration_comes_from_agentds_environment_too(monkeypatch):
