@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from dataclasses import dataclass, field
 
-from handoff.errors import NotARepository
+from handoff.errors import GitError, NotARepository
 from handoff.workspace import git
 from handoff.workspace.contract import Project
 from handoff.workspace.explain import without_credentials
@@ -63,6 +64,10 @@ def project_id(origin_url: str, root: str) -> str:
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
 
 
+#: seconds that a half-made worktree may stand in the way of a look at all of them
+LIST_PATIENCE = 3.0
+
+
 @dataclass(frozen=True)
 class Tree:
     """One entry of ``git worktree list``. ``branch`` is the full name of the ref, or "".
@@ -79,7 +84,7 @@ class Tree:
 def list_trees(repo: str) -> list[Tree]:
     """All worktrees of a repository as git knows them; the main one (or the bare
     repository) is first."""
-    out = git.run(["worktree", "list", "--porcelain", "-z"], repo).out
+    out = _listed(repo)
     trees: list[Tree] = []
     for block in out.split(b"\0\0"):
         if not block:
@@ -99,6 +104,19 @@ def list_trees(repo: str) -> list[Tree]:
             )
         )
     return trees
+
+
+def _listed(repo: str) -> bytes:
+    """The output of the list; a worktree that somebody is just adding makes git fail."""
+    deadline = time.monotonic() + LIST_PATIENCE
+    while True:
+        try:
+            return git.run(["worktree", "list", "--porcelain", "-z"], repo).out
+        except GitError as error:
+            half_made = re.search(r"failed to read .*commondir", str(error))
+            if not half_made or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 @dataclass(frozen=True)

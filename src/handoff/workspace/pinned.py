@@ -63,6 +63,7 @@ branch.autoSetupRebase=never
 checkout.guess=false
 checkout.workers=0
 worktree.guessRemote=false
+worktree.useRelativePaths=false
 advice.detachedHead=false
 user.useConfigOnly=false
 """

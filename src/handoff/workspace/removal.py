@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from handoff.errors import GitError, HandoffError
+from handoff.errors import GitError, HandoffError, WorkspaceRefused
 from handoff.workspace import git, notes, refs
 from handoff.workspace.base import commit_of, has_commit
 from handoff.workspace.contract import Removal, TreeState, WorkspacePlan
@@ -206,7 +206,8 @@ def restore(plan: WorkspacePlan) -> Removal:
     if not is_worktree(plan.work_dir):
         note = f"{plan.work_dir} is not there any more"
         return Removal("kept", plan.work_dir, "repo_unreachable", note=note)
-    with held(git_dir_of(plan.work_dir), plan.work_dir):
+    repo = plan.project.common_dir
+    with held(repo, f"the repository {repo}"):
         return _restore_locked(plan)
 
 
@@ -252,7 +253,10 @@ def discard(plan: WorkspacePlan) -> Removal:
     elif not is_ready(plan) and os.path.isdir(os.path.dirname(plan.work_dir)):
         with held(lock_path(plan), plan.work_dir):
             was_there = os.path.lexists(plan.work_dir)
-            erase_half_made(plan)
+            try:
+                erase_half_made(plan)
+            except WorkspaceRefused as error:
+                return Removal("kept", plan.work_dir, "not_managed", note=str(error))
         outcome = Removal("removed" if was_there else "already_absent", plan.work_dir)
         gone = True
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,9 @@ COUNT_LIMIT = 1_000_000
 HIDDEN_SIZE_LIMIT = 16 << 20
 #: submodules within submodules
 DEPTH_LIMIT = 8
+
+#: what git says of a worktree whose making was cut short
+_BROKEN_LINK = re.compile(r"invalid gitfile format|failed to read .*commondir")
 
 _OPERATIONS = (
     ("rebase-merge", "rebase"),
@@ -159,6 +163,10 @@ def worktree_facts(work_dir: str) -> Facts | None:
         facts = facts_of(work_dir)
     except NotARepository:
         return None
+    except GitError as error:
+        if _BROKEN_LINK.search(str(error)):
+            return None
+        raise
     return facts if facts.top == os.path.realpath(work_dir) else None
 
 

@@ -8,7 +8,6 @@ no executor has been there, so it holds nothing that anybody could miss.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import stat
@@ -20,7 +19,7 @@ from handoff.workspace.contract import WorkspacePlan
 from handoff.workspace.explain import shell_quote, storage_error
 from handoff.workspace.identity import Tree, list_trees
 from handoff.workspace.lock import held
-from handoff.workspace.state import branch_of, git_dir_of, worktree_facts
+from handoff.workspace.state import branch_of, worktree_facts
 
 #: file in the private folder of a managed worktree that was made completely
 READY = "handoff-ready"
@@ -48,7 +47,8 @@ def create(plan: WorkspacePlan) -> None:
         with held(lock_path(plan), plan.work_dir) as descriptor:
             _create_managed(plan, descriptor)
     else:
-        with held(git_dir_of(plan.work_dir), plan.work_dir) as descriptor:
+        repo = plan.project.common_dir
+        with held(repo, f"the repository {repo}") as descriptor:
             _create_here(plan, descriptor)
 
 
@@ -104,10 +104,7 @@ def _create_managed(plan: WorkspacePlan, descriptor: int) -> None:
         refs.make_branch(
             repo, plan.task_id, plan.branch, plan.base_commit, makes_branch=plan.makes_branch
         )
-        cwd = plan.start_dir if os.path.isdir(plan.start_dir) else repo
-        args = ["worktree", "add", "--quiet", "--no-guess-remote", plan.work_dir, plan.branch]
-        access = _write_access(repo)
-        git.run(args, cwd, access=access, content=True, keep_fds=(descriptor,))
+        _add(plan, descriptor)
         _mark_ready(plan, _check_made(plan))
     except BaseException as error:
         better = _with_disk(plan, error)
@@ -115,6 +112,20 @@ def _create_managed(plan: WorkspacePlan, descriptor: int) -> None:
         if better is not error:
             raise better from error
         raise
+
+
+def _add(plan: WorkspacePlan, descriptor: int) -> None:
+    """Tie the folder to the repository, one at a time, then write the files, side by side
+    with others: git reads all worktrees before it adds one, and fails at a half-made one."""
+    repo = plan.project.common_dir
+    cwd = plan.start_dir if os.path.isdir(plan.start_dir) else repo
+    args = ["worktree", "add", "--quiet", "--no-guess-remote", "--no-checkout"]
+    with held(repo, f"the repository {repo}") as lock:
+        keep = (descriptor, lock)
+        git.run([*args, plan.work_dir, plan.branch], cwd, access=git.WRITE, keep_fds=keep)
+    args = ["reset", "--quiet", "--hard", "--no-recurse-submodules"]
+    access = _write_access(repo)
+    git.run(args, plan.work_dir, access=access, content=True, keep_fds=(descriptor,))
 
 
 def _with_disk(plan: WorkspacePlan, error: BaseException) -> BaseException:
@@ -188,51 +199,69 @@ def _undo_branch(plan: WorkspacePlan) -> list[str]:
 
 def erase_half_made(plan: WorkspacePlan) -> None:
     """Remove what an interrupted :func:`create` left of a managed worktree. The caller
-    holds the lock and knows that the mark is missing.
+    holds the lock. Git is not asked: at a half-made worktree it fails.
 
     Raises:
-        WorkspaceRefused: something is there that no create of ours made.
+        WorkspaceRefused: something is there that no create of ours made, or that was
+            made completely.
     """
-    tree = find_tree(plan)
-    _erase_orphans(plan)
-    if tree is None and os.path.lexists(plan.work_dir):
-        try:
-            os.rmdir(plan.work_dir)
-        except OSError as error:
+    tied = False
+    for folder in _private_folders(plan):
+        if os.path.exists(os.path.join(folder, READY)):
             raise WorkspaceRefused(
-                f"{plan.work_dir} exists and is not a worktree of this repository",
-                remedy=f"mv {shell_quote(plan.work_dir)} {shell_quote(plan.work_dir + '.old')}",
-            ) from error
-    elif tree is not None:
-        erase_folder(plan.work_dir)
-        forget_tree(plan)
+                f"{plan.work_dir} was made before and is not whole any more",
+                remedy=f"git -C {shell_quote(plan.project.root)} worktree repair "
+                f"{shell_quote(plan.work_dir)}",
+            )
+        if _tied_to(folder):
+            tied = True
+            erase_folder(plan.work_dir)
+        erase_folder(folder)
+    if tied or not os.path.lexists(plan.work_dir):
+        return
+    try:
+        os.rmdir(plan.work_dir)
+    except OSError as error:
+        raise WorkspaceRefused(
+            f"{plan.work_dir} exists and is not a worktree of this repository",
+            remedy=f"mv {shell_quote(plan.work_dir)} {shell_quote(plan.work_dir + '.old')}",
+        ) from error
+
+
+def _private_folders(plan: WorkspacePlan) -> list[str]:
+    """Git's private folders for the plan's worktree: those tied to it, and those of its
+    name that a killed git made and never tied to anything, which git would keep."""
+    parent = os.path.join(plan.project.common_dir, "worktrees")
+    name = os.path.basename(plan.work_dir)
+    try:
+        entries = os.listdir(parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found: list[str] = []
+    for entry in entries:
+        tail = entry.removeprefix(name)
+        if entry.startswith(name) and (not tail or tail.isdigit()):
+            folder = os.path.join(parent, entry)
+            if _tied_to(folder) in {"", os.path.join(plan.work_dir, ".git")}:
+                found.append(folder)
+    return found
+
+
+def _tied_to(folder: str) -> str:
+    """The ``.git`` file that a private folder belongs to, or ""."""
+    try:
+        with open(os.path.join(folder, "gitdir"), "rb") as file:
+            return os.fsdecode(file.read().rstrip(b"\n"))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
 
 
 def forget_tree(plan: WorkspacePlan) -> None:
     """Remove git's entry of a worktree whose folder is gone, and only that one."""
+    repo = plan.project.common_dir
     args = ["worktree", "remove", "--force", "--force", plan.work_dir]
-    git.run(args, plan.project.common_dir, access=git.WRITE, content=True)
-
-
-def _erase_orphans(plan: WorkspacePlan) -> None:
-    """Private folders that a killed ``git worktree add`` made and never tied to a tree:
-    git neither lists nor prunes them."""
-    parent = os.path.join(plan.project.common_dir, "worktrees")
-    name = os.path.basename(plan.work_dir)
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for entry in os.listdir(parent):
-            tail = entry.removeprefix(name)
-            folder = os.path.join(parent, entry)
-            ours = entry.startswith(name) and (not tail or tail.isdigit())
-            if ours and not _tied(folder):
-                erase_folder(folder)
-
-
-def _tied(folder: str) -> bool:
-    try:
-        return os.path.getsize(os.path.join(folder, "gitdir")) > 0
-    except FileNotFoundError:
-        return False
+    with held(repo, f"the repository {repo}") as lock:
+        git.run(args, repo, access=git.WRITE, keep_fds=(lock,))
 
 
 def erase_folder(folder: str) -> None:

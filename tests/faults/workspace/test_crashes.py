@@ -27,6 +27,7 @@ from handoff.errors import (
     StorageError,
     StorageFull,
     TimedOut,
+    WorkspaceRefused,
 )
 from handoff.workspace import git, removal
 from handoff.workspace.contract import Project, WorkspacePlan, WorkspaceRequest
@@ -134,7 +135,7 @@ def test_git_itself_killed_on_its_way(tmp_path):
         plan = make_plan(repo, tmp_path / "trees", number)
         folder = tmp_path / str(number)
         wrapper = (
-            f'case "$*" in "worktree add"*) \'{REAL_GIT}\' "$@" & p=$!; sleep 0.{number * 2:03}; '
+            f'case "$*" in "worktree add"*|reset*) \'{REAL_GIT}\' "$@" & p=$!; sleep 0.{number * 2:03}; '
             f"kill -9 $p 2>/dev/null; kill -9 $PPID; exit 1;; esac\nexec '{REAL_GIT}' \"$@\"\n"
         )
         assert not create_elsewhere(plan, folder, wrapper)
@@ -147,15 +148,87 @@ def test_git_itself_killed_on_its_way(tmp_path):
         assert os.listdir(tmp_path / "trees") == []
 
 
-def test_interrupted_before_the_folder_was_tied_to_the_repository(tmp_path):
+def only_locked(admin, tree):
+    shutil.rmtree(tree)
+    shutil.rmtree(admin)
+    write(admin, "locked", "initializing")
+
+
+def empty_gitdir(admin, tree):
+    only_locked(admin, tree)
+    write(admin, "gitdir", "")
+
+
+def no_tree(admin, tree):
+    shutil.rmtree(tree)
+
+
+def empty_folder(admin, tree):
+    shutil.rmtree(admin)
+    shutil.rmtree(tree)
+    tree.mkdir()
+
+
+def empty_link(admin, tree):
+    write(tree, ".git", "")
+
+
+def empty_commondir(admin, tree):
+    write(admin, "commondir", "")
+
+
+def no_head(admin, tree):
+    (admin / "HEAD").unlink()
+
+
+def no_index(admin, tree):
+    (admin / "index").unlink()
+    write(admin, "index.lock", "")
+
+
+@pytest.mark.parametrize("then", ["create", "discard"])
+@pytest.mark.parametrize(
+    "state",
+    [
+        only_locked,
+        empty_gitdir,
+        no_tree,
+        empty_folder,
+        empty_link,
+        empty_commondir,
+        no_head,
+        no_index,
+    ],
+)
+def test_half_made_states(tmp_path, state, then):
+    repo = plain(tmp_path)
+    before = picture(repo)
+    plan = make_plan(repo, tmp_path / "trees", 1)
+    create(plan)
+    admin = repo / ".git" / "worktrees" / os.path.basename(plan.work_dir)
+    (admin / "handoff-ready").unlink()
+    state(admin, Path(plan.work_dir))
+    if then == "create":
+        create(plan)
+        assert is_ready(plan)
+        assert tree_state(plan.work_dir).dirt.total == 0
+    assert removal.discard(plan).action in {"removed", "already_absent"}
+    assert picture(repo) == before
+
+
+@pytest.mark.parametrize("state", [empty_link, empty_commondir, no_head])
+def test_a_finished_workspace_that_broke_later_is_not_touched(tmp_path, state):
     repo = plain(tmp_path)
     plan = make_plan(repo, tmp_path / "trees", 1)
-    orphan = repo / ".git" / "worktrees" / os.path.basename(plan.work_dir)
-    orphan.mkdir(parents=True)
-    (orphan / "locked").write_text("initializing")
     create(plan)
-    assert is_ready(plan)
-    assert os.listdir(orphan.parent) == [os.path.basename(plan.work_dir)]
+    write(Path(plan.work_dir), "precious", "work")
+    admin = repo / ".git" / "worktrees" / os.path.basename(plan.work_dir)
+    state(admin, Path(plan.work_dir))
+    with pytest.raises(WorkspaceRefused, match="not whole"):
+        create(plan)
+    assert removal.discard(plan).action == "kept"
+    assert removal.remove(plan).action == "kept"
+    assert (Path(plan.work_dir) / "precious").read_text() == "work"
 
 
 def wrapped(tmp_path, monkeypatch, body):
@@ -168,7 +241,7 @@ def test_git_that_hangs_is_ended_and_nothing_is_left(tmp_path, monkeypatch):
     before = picture(repo)
     plan = make_plan(repo, tmp_path / "trees", 1)
     monkeypatch.setattr(git, "WRITE_LIMIT", 0.5)
-    wrapped(tmp_path, monkeypatch, 'case "$*" in "worktree add"*) sleep 1000;; esac')
+    wrapped(tmp_path, monkeypatch, 'case "$*" in "worktree add"*|reset*) sleep 1000;; esac')
     with pytest.raises(TimedOut) as caught:
         create(plan)
     assert "leftovers" not in caught.value.details
@@ -182,7 +255,7 @@ def test_what_can_not_be_taken_back_is_named(tmp_path, monkeypatch):
     wrapped(
         tmp_path,
         monkeypatch,
-        f'case "$*" in "worktree add"*) touch "{tmp_path}/failed"; exit 9;; update-ref*) '
+        f'case "$*" in reset*) touch "{tmp_path}/failed"; exit 9;; update-ref*) '
         f'test -e "{tmp_path}/failed" && echo "fatal: no" >&2 && exit 9;; esac',
     )
     with pytest.raises(GitError) as caught:
@@ -211,7 +284,7 @@ def test_second_create_waits_for_the_first(tmp_path, monkeypatch):
     wrapped(
         tmp_path,
         monkeypatch,
-        f'case "$*" in "worktree add"*) echo x >>"{begun}"; read x <"{gate}";; esac',
+        f'case "$*" in reset*) echo x >>"{begun}"; read x <"{gate}";; esac',
     )
     outcomes = []
 
