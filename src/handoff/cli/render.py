@@ -6,6 +6,7 @@ Everything that came from elsewhere passes through :mod:`handoff.cli.terminal` h
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 from handoff.cli.terminal import (
     colour,
@@ -21,6 +22,7 @@ from handoff.ids import short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from handoff.cli.context import Context
@@ -291,22 +293,41 @@ def ticket_line(ticket: Json) -> str:
 def clip(text: str, head: int, tail: int, width: int = 400) -> tuple[list[str], bool]:
     """Lines of a text with its start and its end, and whether anything was left out.
 
-    Long lines lose their middle, runs of blanks are counted; each gap says how much.
+    Long lines lose their middle, runs of blanks and of blank lines are counted; each gap
+    says how much. A text can't pretend to have gaps: its own marks are shown as code points.
     """
-    lines = text.rstrip("\n").split("\n")
-    short = len(lines) > head + tail + 1
+    whole = text.rstrip("\n").replace("[…", "⟨U+005B⟩…").split("\n")
+    counted = list(_count_blank_lines(whole))
+    short = len(counted) > head + tail + 1
     if short:
-        left = len(lines) - head - tail
-        lines = [*lines[:head], f"[… {left} lines left out …]", *lines[-tail:]]
+        left = sum(lines for _, lines in counted[head:-tail])
+        gap = (f"[… {left} lines left out …]", left)
+        counted = [*counted[:head], gap, *counted[-tail:]]
     shown = []
-    for line in lines:
-        line = re.sub(" {41,}", lambda run: f"[… {len(run.group())} blanks …]", line)
+    for line, _ in counted:
+        line = _BLANKS.sub(lambda run: f"[… {len(run.group())} blanks …]", line)
         if len(line) > width:
             part = width // 2
             left = len(line) - 2 * part
             line = f"{line[:part]}[… {left} characters left out …]{line[-part:]}"
         shown.append(line)
-    return shown, short or shown != lines
+    return shown, short or shown != whole
+
+
+#: what looks like nothing, often enough to push the rest of a line out of sight
+_BLANK = "\\s\u2800\u3164\u115f\u1160\uffa0"
+_BLANKS = re.compile(f"[{_BLANK}]{{41,}}")
+_NOTHING = re.compile(f"[{_BLANK}]*")
+
+
+def _count_blank_lines(lines: list[str]) -> Iterator[tuple[str, int]]:
+    """What to print, and how many lines it stands for."""
+    for blank, run in groupby(lines, lambda line: bool(_NOTHING.fullmatch(line))):
+        found = list(run)
+        if blank and len(found) > 2:
+            yield f"[… {len(found)} blank lines …]", len(found)
+        else:
+            yield from ((line, 1) for line in found)
 
 
 def ticket_full(ticket: Json, context: Context, *, whole: bool = True) -> str:
