@@ -90,10 +90,12 @@ class Handshake:
                 able = self._s.can_resume if way == "resume" else self._s.can_load
                 if able and way not in self._s.tried:
                     self._s.tried.append(way)
-                    self._request(f"session/{way}", acp.session(session.cwd, session.resume), way)
+                    params = acp.session(session.cwd, session.resume, self._agent.session_meta)
+                    self._request(f"session/{way}", params, way)
                     return
             self._s.context = "lost"
-        self._request("session/new", acp.session(session.cwd), "new")
+        params = acp.session(session.cwd, meta=self._agent.session_meta)
+        self._request("session/new", params, "new")
 
     def _opened(self, purpose: str, result: Any, error: jsonrpc.RpcError | None) -> None:
         session = self._s.session

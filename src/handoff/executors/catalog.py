@@ -28,8 +28,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     ``mode``: the session mode in which it asks; set before the first prompt, and a
     session that can't be put into it is refused. ``model``: how a model is chosen:
     ``session`` (by the protocol), ``argv`` (``model_argv`` with ``{model}``), ``env``
-    (``model_env`` names the variable). ``resume``: the ways to take up an old session, in
-    order. ``title_is_command``: its permission requests carry the command only as title.
+    (``model_env`` names the variable). ``session_meta``: extension fields of its session requests.
+    ``resume``: the ways to take up an old session, in order. ``title_is_command``: its permission requests carry the command only as title.
     ``question_tool``: whether its own question tool reaches the coordinator.
     ``ends_on_deny``: a denied permission ends its turn.
 
@@ -54,6 +54,7 @@ class AgentDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     model_argv: tuple[str, ...] = ()
     model_env: str = ""
     default_model: str | None = None
+    session_meta: dict[str, Any] = {}
     resume: tuple[Literal["resume", "load"], ...] = ("resume", "load")
     title_is_command: bool = False
     question_tool: bool = True
@@ -217,6 +218,7 @@ _QWEN = AgentDefinition(
     login="qwen",
     install="npm install -g @qwen-code/qwen-code",
     tested=("0.24.4",),
+    notes=("allow rules in its own settings (tools.allowed, permissions) are obeyed unasked",),
 )
 
 _HERMES = AgentDefinition(
@@ -244,6 +246,8 @@ _CLAUDE_ACP = AgentDefinition(
     env={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"},
     unset=("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"),
     mode="default",
+    # The user's and the project's settings hold allow rules.
+    session_meta={"claudeCode": {"options": {"settingSources": []}}},
     login_files=_CLAUDE.login_files,
     login_env=_CLAUDE.login_env,
     login="claude /login",

@@ -260,9 +260,11 @@ def initialize(name: str, version: str) -> Json:
     }
 
 
-def session(cwd: str, session_id: str | None = None) -> Json:
+def session(cwd: str, session_id: str | None = None, meta: Json | None = None) -> Json:
     """Parameters of ``session/new``, or of ``session/load`` and ``session/resume``."""
     params: Json = {"cwd": cwd, "mcpServers": []}
+    if meta:
+        params["_meta"] = meta
     return params if session_id is None else {"sessionId": session_id, **params}
 
 

@@ -8,6 +8,7 @@ from tests.unit.executors.acp_peer import CAREFUL, PLAIN, Peer, working
 
 from handoff.errors import NotAllowed, ProtocolViolation
 from handoff.executors.acp import AcpDriver
+from handoff.executors.catalog import BUILT_IN
 from handoff.executors.contract import (
     Allow,
     AskClosed,
@@ -27,6 +28,19 @@ from handoff.executors.contract import (
 from handoff.wire import jsonrpc
 
 # -- handshake -----------------------------------------------------------------------------
+
+
+def test_a_session_begins_without_servers_and_with_the_agents_extension_fields():
+    peer = Peer(BUILT_IN["claude-agent-acp"])
+    peer.answer("initialize", {})
+    assert peer.sent[-1]["params"] == {
+        "cwd": "/w",
+        "mcpServers": [],
+        "_meta": {"claudeCode": {"options": {"settingSources": []}}},
+    }
+    peer = Peer()
+    peer.answer("initialize", {})
+    assert peer.sent[-1]["params"] == {"cwd": "/w", "mcpServers": []}
 
 
 def test_a_prompt_is_kept_until_the_session_is_ready():
