@@ -383,12 +383,14 @@ class ProtocolViolation(Failed):
 
 
 def all_errors() -> dict[str, type[HandoffError]]:
-    """Every error class by its code, the base included."""
+    """Every error class by its code, the base included. A class without a code of its own
+    (one that a module raises and catches itself) goes over the wire as its base."""
     found: dict[str, type[HandoffError]] = {}
     queue = [HandoffError]
     while queue:
         cls = queue.pop()
-        found[cls.code] = cls
+        if "code" in vars(cls):
+            found[cls.code] = cls
         queue.extend(cls.__subclasses__())
     return found
 
