@@ -12,9 +12,17 @@ from pathlib import Path
 import pytest
 from tests.support.runs import ENV, Runs, eventually, joined, kinds, lives, until_output, whole
 
-from handoff.errors import ExecutorError, ExecutorGone, ProtocolViolation, StorageError
+from handoff.errors import (
+    ExecutorError,
+    ExecutorGone,
+    PathTooLong,
+    ProtocolViolation,
+    StorageError,
+    UsageError,
+)
 from handoff.process import facts, supervisor
 from handoff.process.contract import Spec
+from handoff.process.shim import NO_SPEC, TAKEN
 
 
 async def test_a_run_from_its_start_to_its_end(runs: Runs):
@@ -407,3 +415,54 @@ async def test_a_client_that_talks_nonsense_is_dropped_and_nobody_else(runs: Run
     for words in (b"\xff\xfe\n", b"[]\n", b'{"op"\n', b"null\n"):
         await asyncio.to_thread(babble, words)
     assert await shim.send(1, b"fine\n") == 1
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "../x", "a/b", "a b", "a\0b", "-x", "x" * 201])
+async def test_what_can_be_no_runs_id_is_refused_before_anything_is_made(runs: Runs, run_id: str):
+    """It marks what will be ended: it must never be empty, nor lead out of a folder."""
+    spec = Spec(run_id, ("/bin/true",), str(runs.root), ENV)
+    with pytest.raises(UsageError, match="run's id"):
+        await supervisor.start(runs.root / "run", spec)
+    assert not (runs.root / "run").exists()
+
+
+async def test_a_path_too_long_for_a_socket_names_its_length_and_the_remedy(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+):
+    """On Linux every length works; as on macOS, where there is no way around it."""
+    monkeypatch.setattr(facts, "LINUX", False)
+    monkeypatch.setattr(supervisor, "SUN_PATH", 103)
+    deep = runs.root / ("d" * 120)
+    spec = Spec("run-1", ("/bin/true",), str(runs.root), ENV)
+    with pytest.raises(PathTooLong, match="the system allows 103") as caught:
+        await supervisor.start(deep, spec)
+    assert caught.value.details["length"] == len(str(deep)) + 2
+    assert "HANDOFF_DATA" in caught.value.remedy and not deep.exists()
+
+
+async def test_a_second_shim_for_a_run_that_is_taken_starts_nothing(runs: Runs):
+    """As two agentds would that meet: the loser attaches to the winner's."""
+    shim = await runs.sh("echo $$ >> pids; exec cat")
+    info = (shim.run_dir / "shim.json").read_bytes()
+    body = json.dumps(
+        {"run_id": shim.run_id, "argv": ["/bin/sh", "-c", "echo again >> pids"],
+         "cwd": str(runs.root), "env": {}, "max_procs": 0, "grace_s": 1.0}
+    ).encode()  # fmt: skip
+    pid, code, said = await supervisor._spawn(shim.run_dir, body + b"\n")
+    assert (code, said) == (TAKEN, {}) and pid != shim.shim_pid
+    assert (shim.run_dir / "shim.json").read_bytes() == info
+    assert await shim.send(1, b"x\n") == 1
+    await until_output(shim, b"x")
+    assert len((runs.root / "pids").read_text().split()) == 1
+
+
+@pytest.mark.parametrize("cut", [0, 1, -2])
+async def test_a_spec_that_did_not_arrive_whole_starts_nothing(runs: Runs, cut: int):
+    run_dir, run_id = runs.new_dir()
+    run_dir.mkdir()
+    body = json.dumps({"run_id": run_id, "argv": ["/bin/touch", "made"]}).encode() + b"\n"
+    _, code, said = await supervisor._spawn(run_dir, body[:cut])
+    assert (code, said) == (NO_SPEC, {})
+    assert not (run_dir / "shim.json").exists()
+    shim = await runs.sh("echo first", run_dir=run_dir, run_id=run_id)
+    assert joined(await whole(shim), "stdout") == b"first\n"
