@@ -374,7 +374,9 @@ def _start_again(core: Core, *, effect: EffectRow, error: HandoffError, again: b
 
 def _run_is_gone(core: Core, *, effect: EffectRow, run_id: str) -> None:
     core.settle_effect(effect.id)
-    if core.run is not None and core.run.id == run_id and core.run.state == "ending":
+    if core.run is None or core.run.id != run_id:
+        core.change.runs_over.append(run_id)
+    elif core.run.state == "ending":
         turns.run_exited(core, core.run.exit_code)
 
 

@@ -30,13 +30,15 @@ FRAMES_KEPT = 50_000
 @dataclass
 class Change:
     """What one input caused. ``settled``: (outbox id, lifecycle state, error text).
-    ``sent``: (run id, input number). ``prompts``: (turn, what it begins with). ``request``: (key, operation, response JSON)."""
+    ``sent``: (run id, input number). ``prompts``: (turn, what it begins with).
+    ``runs_over``: earlier runs, now gone. ``request``: (key, operation, response JSON)."""
 
     new_task: bool = False
     tickets: dict[str, TicketRow] = field(default_factory=dict)
     turns: dict[int, TurnRow] = field(default_factory=dict)
     prompts: list[tuple[int, str]] = field(default_factory=list)
     runs: dict[str, RunRow] = field(default_factory=dict)
+    runs_over: list[str] = field(default_factory=list)
     events: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
     frames: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     inputs: list[tuple[str, int, bytes, str | None]] = field(default_factory=list)
@@ -57,6 +59,7 @@ class Change:
             or self.turns
             or self.prompts
             or self.runs
+            or self.runs_over
             or self.events
             or self.frames
             or self.inputs
@@ -91,6 +94,8 @@ def apply(conn: sqlite3.Connection, task: TaskRow, change: Change, now: int) -> 
         conn.execute(Q["prompt_add"], {"task_id": task.id, "turn": number, "text": text})
     for run in change.runs.values():
         conn.execute(Q["run_save"], encode(run))
+    for run_id in change.runs_over:
+        conn.execute(Q["run_over"], {"id": run_id, "ended_at": now})
     for ticket in change.tickets.values():
         conn.execute(Q["ticket_save"], encode(ticket))
     events = [_add_event(conn, task, event, now) for event in change.events]

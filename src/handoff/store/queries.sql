@@ -174,6 +174,11 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, driver = excluded.driver,
     unrecognised = excluded.unrecognised, exit_code = excluded.exit_code,
     ended_at = excluded.ended_at;
 
+-- name: run_over
+-- An earlier run is known to have ended.
+UPDATE runs SET state = 'ended', pending_prompt = '', ended_at = coalesce(ended_at, :ended_at)
+WHERE id = :id AND state = 'ending';
+
 -- name: run_last
 -- The newest run of a task.
 SELECT * FROM runs WHERE task_id = :task_id ORDER BY created_at DESC, rowid DESC LIMIT 1;

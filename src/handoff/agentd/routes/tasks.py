@@ -113,10 +113,13 @@ class _Tasks:
         query = "task_list"
         if state:
             query, where["state"] = "task_list_by_state", state
-        conn = self.machine.services.store.reader()
-        rows = decode(TaskRow, conn.execute(Q[query], where))
-        shown = [r for r in rows if not project or project in (r.project_name, r.project_id)]
-        return JSONResponse([views.task_view(self.machine, conn, row) for row in shown])
+
+        def read(conn: sqlite3.Connection) -> list[dict[str, object]]:
+            rows = decode(TaskRow, conn.execute(Q[query], where))
+            shown = [r for r in rows if not project or project in (r.project_name, r.project_id)]
+            return [views.task_view(self.machine, conn, row) for row in shown]
+
+        return JSONResponse(await self.machine.services.store.read_async(read))
 
     async def show(self, request: Request) -> Response:
         """One task, its open tickets, its newest events and its turns."""
@@ -383,12 +386,21 @@ class _Tasks:
     async def stop(self, request: Request) -> Response:
         """Give the task up."""
         task_id, actor, who = self._guarded(request)
-        if terminal(actor.core.task.state):
+        key = request.headers.get("handoff-request")
+        repeated = key is not None and self._known(key) is not None
+        if terminal(actor.core.task.state) and not repeated:
             raise NotAllowed(
                 f"task {short(task_id)} is over already ({actor.core.task.state})",
                 state=actor.core.task.state,
             )
-        await actor.call(lambda core: turns.stop(core, who))
+
+        def stop(core: Core) -> None:
+            turns.stop(core, who)
+            if key:
+                core.change.request = (key, "stop", json.dumps({"status": "stopped"}))
+
+        if not repeated:
+            await actor.call(stop)
         worktree = await self._cleaned(task_id, actor)
         return JSONResponse(
             {
