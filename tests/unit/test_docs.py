@@ -228,6 +228,15 @@ def test_commands_that_the_program_names_exist() -> None:
     assert checked > 30
 
 
+def test_modules_that_are_named_exist() -> None:
+    named = re.findall(
+        r"`((?:[a-z_]+/)*[a-z_]+\.py|[a-z_]+/(?:[a-z_]+/)?)`", TEXTS["ARCHITECTURE.md"]
+    )
+    assert len(named) > 30
+    for name in named:
+        assert (SRC / name).exists() or name.startswith("refs/"), name
+
+
 def test_configuration_shown_in_the_documents_is_understood(tmp_path: pathlib.Path) -> None:
     checked = 0
     for name, text in TEXTS.items():
