@@ -144,7 +144,7 @@ def check_path(run_dir: Path) -> None:
         raise PathTooLong(
             f"the socket's path would have {length} bytes, the system allows {SUN_PATH}: "
             f"{run_dir / SOCKET}",
-            remedy="set HANDOFF_DATA to a shorter folder",
+            remedy="set HANDOFF_HOME to a shorter folder",
             length=length,
             limit=SUN_PATH,
         )

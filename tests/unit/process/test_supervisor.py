@@ -437,7 +437,7 @@ async def test_a_path_too_long_for_a_socket_names_its_length_and_the_remedy(
     with pytest.raises(PathTooLong, match="the system allows 103") as caught:
         await supervisor.start(deep, spec)
     assert caught.value.details["length"] == len(str(deep)) + 2
-    assert "HANDOFF_DATA" in caught.value.remedy and not deep.exists()
+    assert "HANDOFF_HOME" in caught.value.remedy and not deep.exists()
 
 
 async def test_a_second_shim_for_a_run_that_is_taken_starts_nothing(runs: Runs):
