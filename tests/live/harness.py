@@ -48,16 +48,18 @@ class Run:
     exit_code: int | None = None
     pump: asyncio.Task[None] | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def apply(self, outputs: list[Output]) -> None:
-        for output in outputs:
-            if isinstance(output, Send):
-                self.sent += 1
-                self.recording.add("send", output.data)
-                await self.handle.send(self.sent, output.data)
-            else:
-                self.seen.append(output)
+        # What was observed counts at once: while a line is being sent, the next may come in.
+        self.seen += [output for output in outputs if not isinstance(output, Send)]
         self.news.set()
+        async with self.sending:
+            for output in outputs:
+                if isinstance(output, Send):
+                    self.sent += 1
+                    self.recording.add("send", output.data)
+                    await self.handle.send(self.sent, output.data)
 
     async def read(self) -> None:
         async for record in self.handle.records(self.offset):
