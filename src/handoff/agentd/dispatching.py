@@ -24,6 +24,7 @@ from handoff.agentd.launching import executor_env, find_program
 from handoff.agentd.services import Services
 from handoff.agentd.workspaces import busy_error, plan_json
 from handoff.errors import (
+    ExecutorMissing,
     HandoffError,
     NotAllowed,
     UnknownProject,
@@ -139,6 +140,21 @@ async def refuse(services: Services, accepted: Accepted, error: HandoffError) ->
     await services.store.write(lambda conn: conn.execute(Q["dispatch_settle"], row).close())
 
 
+async def _program(services: Services, name: str) -> str:
+    """The executor's program. What is not found at once may be in the PATH of the user's
+    shell, which can take its time after a start.
+
+    Raises:
+        ExecutorMissing
+    """
+    if not services.path_known:
+        try:
+            return find_program(services, name)
+        except ExecutorMissing:
+            await services.path()
+    return find_program(services, name)
+
+
 async def create(services: Services, accepted: Accepted) -> str:
     """Make the task of an accepted dispatch: looks at everything, changes nothing outside
     the database. Returns the task id; the task is ``pending``.
@@ -151,7 +167,7 @@ async def create(services: Services, accepted: Accepted) -> str:
     plan_text, prompt = _texts(request)
     name = request.executor or services.config.executor.default
     executor = services.executors.get(name)
-    program = find_program(services, name)
+    program = await _program(services, name)
     executor_env(services, name)
     plan = await asyncio.to_thread(_plan, services, accepted, _title(request, plan_text, prompt))
     now = services.clock.now_ms()

@@ -93,9 +93,9 @@ async def _serve(services: Services, listen: str | None) -> None:
             await asyncio.sleep(0.001)
         listening.publish(services.config_path, endpoint)
         log.info("agentd listens at %s", endpoint["socket"], extra={"action": "agentd_listens"})
-        completing = asyncio.create_task(_complete_path(services))
+        services.completing = asyncio.create_task(_complete_path(services))
         await machine.recover()
-        await completing
+        await services.path()
         machine.ready()
         watching = asyncio.create_task(Watchdog(machine).watch(), name="watchdog")
         gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -76,6 +77,20 @@ class Services:
     redactor: Redactor | None = None
     warnings: list[str] = field(default_factory=list)
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    #: asks the user's shell for its PATH; None where nobody has to
+    completing: asyncio.Task[None] | None = None
+
+    @property
+    def path_known(self) -> bool:
+        """Whether ``search_path`` is complete."""
+        return self.completing is None or self.completing.done()
+
+    async def path(self) -> str:
+        """The PATH for what is started, once it is complete: a shell may be slow, and has
+        its limit."""
+        if self.completing is not None:
+            await asyncio.shield(self.completing)
+        return self.search_path
 
     def redact_text(self, text: str) -> str:
         """The text without secrets that this daemon knows or recognises."""

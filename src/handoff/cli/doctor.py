@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 
 from handoff.errors import ConfigError, HandoffError, Unreachable
 
@@ -29,6 +30,9 @@ def parser() -> Parser:
         examples="  handoff doctor",
     )
 
+
+#: seconds that agentd gets to ask the user's shell for its PATH, just after a start
+PATH_S = 5.0
 
 LOGIN = {"yes": "logged in", "no": "not logged in", "unknown": "login unknown"}
 
@@ -98,21 +102,39 @@ def check_agentd(context: Context) -> list[Check]:
     return found + [Check("note", "agentd", text) for text in status.get("warnings") or []]
 
 
-def check_executors(config: Config | None) -> list[Check]:
-    """Every executor: where, which version, logged in or not."""
-    return [one_executor(found, default=default) for found, default in detected(config)]
+def check_executors(config: Config | None, path: str = "") -> list[Check]:
+    """Every executor: where, which version, logged in or not. ``path``: the PATH to look
+    in, "" for this shell's own."""
+    return [one_executor(found, default=default) for found, default in detected(config, path)]
 
 
-def detected(config: Config | None) -> list[tuple[Any, bool]]:
+def detected(config: Config | None, path: str = "") -> list[tuple[Any, bool]]:
     """(Detection, whether it is the default) of every executor of the catalogue."""
     from handoff.executors import catalog, detect
 
     default = config.executor.default if config else "opencode"
-    path = os.pathsep.join([os.environ.get("PATH", ""), *(config.path_dirs if config else ())])
+    own = os.pathsep.join([os.environ.get("PATH", ""), *(config.path_dirs if config else ())])
+    path = path or own
     known = catalog.definitions(config.agents if config else {})
     known = {name: row for name, row in known.items() if name != "fake" or default == "fake"}
     found = detect.detect_all(known, path, os.path.expanduser("~"))
     return [(one, one.name == default) for one in found]
+
+
+def agentd_path(context: Context) -> str:
+    """The PATH that executors get from the agentd of this machine, "" if it can't be asked:
+    what counts is what it finds, and that is rarely what this shell has."""
+    if not context.local:
+        return ""
+    deadline = time.monotonic() + PATH_S
+    while True:
+        try:
+            status = context.client().get("/api/status", answer_s=5)
+        except HandoffError:  # said by check_agentd
+            return ""
+        if status.get("path") or "path" not in status or time.monotonic() > deadline:
+            return str(status.get("path") or "")
+        time.sleep(0.1)
 
 
 def one_executor(found: Any, *, default: bool) -> Check:
@@ -135,8 +157,10 @@ def run(_args: Namespace, context: Context) -> int:
 
     checks = [check_python(), check_git()]
     found, config = check_config(context)
-    checks += [*found, *check_agentd(context)]
-    executors = check_executors(config)
+    agentd = check_agentd(context)
+    checks += [*found, *agentd]
+    path = agentd_path(context) if agentd[0].level == "ok" else ""
+    executors = check_executors(config, path)
     checks += executors
     bad = any(check.level == "bad" for check in checks)
     if context.json_wanted:

@@ -90,7 +90,10 @@ def detect(
         program = _find(definition, path)
     except ExecutorMissing as error:
         problem = "" if "not installed" in error.cause else error.cause
-        remedy = definition.install or error.remedy
+        remedy = definition.install or (
+            f"put its full path into agents.{definition.name}.command, or its folder into "
+            "path_dirs, in the configuration file, and restart agentd"
+        )
         return msgspec.structs.replace(found, problem=problem, remedy=remedy)
     found = msgspec.structs.replace(found, path=program)
     try:

@@ -202,7 +202,7 @@ class _Review:
             text = base64.b64encode(data).decode()
             await queue.put(json.dumps({"fd": fd, "b64": text}).encode() + b"\n")
 
-        env = {**self.services.environ, "PATH": self.services.search_path}
+        env = {**self.services.environ, "PATH": await self.services.path()}
         return await run_command(
             command,
             cwd=cwd,

@@ -86,6 +86,7 @@ class _System:
                 "limit": machine.limit,
                 "waiting": len(machine.queue()),
             },
+            "path": services.search_path if services.path_known else None,
             "stall_timeout": _go_duration(services.config.stalltimeout),
             "recovering": machine.recovering,
             "disk": await asyncio.to_thread(self._disk),
