@@ -136,7 +136,7 @@ class Queue(msgspec.Struct, frozen=True):
 class Limits(msgspec.Struct, frozen=True):
     """Bounds of one task; what goes beyond is counted and said."""
 
-    line: Annotated[int, Key("one line of an executor's output", SIZE)] = 64 * 1024 * 1024
+    line: Annotated[int, Key("one line of an executor's output", SIZE)] = 32 * 1024 * 1024
     run_output: Annotated[int, Key("output of one set-up or verify command", SIZE)] = (
         64 * 1024 * 1024
     )

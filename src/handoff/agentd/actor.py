@@ -41,6 +41,8 @@ T = TypeVar("T")
 PENDING_BYTES = 1 << 20
 #: bytes of journal taken in one transaction
 BATCH_BYTES = 256 * 1024
+#: characters that are looked through for secrets without a thread
+REDACT_INLINE = 16 * 1024
 #: seconds between attempts while the database can't be written
 RETRY_S = 1.0
 
@@ -189,7 +191,7 @@ class Actor:
         self.core.change = Change()
         now = self.services.clock.now_ms()
         task = self.core.task
-        self.services.redact(change)
+        await self._redact(change)
         committed = await self.services.store.write(
             lambda conn: commit.apply(conn, task, change, now)
         )
@@ -201,6 +203,14 @@ class Actor:
             self._unsent_news.set()
         self.hub.publish(self.task_id, committed.events, committed.frames, ended=self.core.terminal)
         self.on_commit(self, change)
+
+    async def _redact(self, change: Change) -> None:
+        """Take secrets out; a long text in a thread, so that nobody else waits for it."""
+        size = sum(len(str(data.get("text", ""))) for _, data in change.frames)
+        if size > REDACT_INLINE:
+            await asyncio.to_thread(self.services.redact, change)
+        else:
+            self.services.redact(change)
 
     # -- the executor's process ----------------------------------------------------------
 

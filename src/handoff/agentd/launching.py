@@ -47,7 +47,7 @@ async def launch_run(services: Services, task: TaskRow, run: RunRow) -> Started:
     program = find_program(services, task.executor)
     data_dir = services.places.data_dir
     scratch = make_private(services.places.scratch(task.id), data_dir)
-    standing = instructions(task.id, task.branch)
+    standing = instructions(task.id, task.branch, executor.definition.question_tool)
     request = LaunchRequest(
         program=program,
         cwd=task.work_dir,

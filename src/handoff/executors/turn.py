@@ -65,7 +65,8 @@ sees what you do, decides on permissions and reviews the result. Three rules:
    and do not change any git configuration.
 3. The end. When the work is done, stage and commit it on that branch. The last line of your turn is
    {{"branch": "{branch}", "commit": "<full hash of your last commit>", "summary": "<at most 50 characters>"}}
-   in one line, as plain text. It is checked against git. If you could not finish, commit what is
+   in one line, as plain text. It is checked against git. If nothing was to be committed (you were
+   asked to look, not to change), leave "commit" empty. If you could not finish, commit what is
    worth keeping and say what is missing before that line.
 """
 
