@@ -4,6 +4,7 @@ Standard library only."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import shutil
@@ -107,6 +108,10 @@ def start(
                 f"can't run git in {cwd}: {error.strerror}",
                 remedy=f"make {cwd} readable for the user that runs agentd",
             ) from error
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            raise TooLarge(f"{len(args)} arguments are too many for git") from error
         except ValueError as error:
             raise GitError(f"git can't take such an argument: {error}") from error
 

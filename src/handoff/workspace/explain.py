@@ -17,6 +17,9 @@ from handoff.errors import (
     TimedOut,
 )
 
+#: lines of a list (of files in the way) that an error quotes
+LINES_QUOTED = 5
+
 _CREDENTIAL = re.compile(r"(\w://)[^/@\s]+@")
 
 
@@ -38,7 +41,17 @@ def explain(args: Sequence[str], cwd: str, code: int, err: str) -> GitError | St
         (x for x in lines if x.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
     )
     said = re.sub(r"^(fatal|error): ", "", said)
+    if said.endswith(":"):
+        at = next(n for n, line in enumerate(lines) if line.endswith(said))
+        said = " ".join([said, ", ".join(lines[at + 1 : at + 1 + LINES_QUOTED])])
     verb = _verb(args)
+    moved = re.search(r"not a git repository: (.+)", err)
+    if moved:
+        return NotARepository(
+            f"{cwd} belongs to a repository that is not there any more ({moved[1]})",
+            remedy=f"where the repository is now: git worktree repair {shell_quote(cwd)}",
+            folder=cwd,
+        )
     if "not a git repository" in err:
         return NotARepository(
             f"{cwd} is not in a git repository",

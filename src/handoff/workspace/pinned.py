@@ -77,6 +77,9 @@ _DROPPED = frozenset(
     ("SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "LANGUAGE", "SUDO_UID", "SUDO_GID", "PAGER")
 )
 
+#: where the user's own git looks for settings
+_PLACES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+
 _FIXED = {
     "LC_ALL": "C",
     "GIT_TERMINAL_PROMPT": "0",
@@ -131,8 +134,8 @@ def environment(
     env.update(_FIXED)
     if not access.user_config:
         env.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
-    elif "GIT_CONFIG_GLOBAL" in os.environ:
-        env["GIT_CONFIG_GLOBAL"] = os.environ["GIT_CONFIG_GLOBAL"]
+    else:
+        env.update({k: os.environ[k] for k in _PLACES if k in os.environ})
     if not access.write:
         env["GIT_OPTIONAL_LOCKS"] = "0"
     if access.network:

@@ -133,6 +133,16 @@ def select(changes: list[Change], paths: Sequence[str]) -> list[Change]:
     return [change for number, change in enumerate(changes) if number in chosen]
 
 
+def pathspecs(chosen: Iterable[Change], paths: Sequence[str]) -> list[str]:
+    """What git has to be asked for to show the chosen changes: the paths themselves, and
+    both names of what was renamed, since git shows a rename only if it sees both."""
+    found = dict.fromkeys(path.rstrip("/") or path for path in paths)
+    for change in chosen:
+        if change.old_path:
+            found |= dict.fromkeys((change.path, change.old_path))
+    return list(found)
+
+
 def diff_stream(
     repo: str, span: Range, paths: Sequence[str] = (), *, mode: Mode = "patch"
 ) -> Iterator[bytes]:
@@ -148,10 +158,7 @@ def diff_stream(
     """
     if mode == "json":
         return iter([_json(files(repo, span, paths))])
-    limits: list[str] = []
-    if paths:
-        for change in files(repo, span, paths):
-            limits += [change.path, *([change.old_path] if change.old_path else [])]
+    limits = pathspecs(files(repo, span, paths), paths) if paths else []
     args = ["diff-tree", *_COMMON, *_form(mode), span.base, span.head]
     return git.stream([*args, "--", *limits], common_dir_of(repo), literal=True, objects_only=True)
 

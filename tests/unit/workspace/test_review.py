@@ -23,7 +23,8 @@ from tests.unit.workspace.repos import (
     write,
 )
 
-from handoff.errors import NotFound, UsageError
+from handoff.errors import NotFound, TooLarge, UsageError
+from handoff.workspace import git
 from handoff.workspace.contract import Range
 from handoff.workspace.own import raw_range
 from handoff.workspace.review import Change, change_json, diff_stream, files
@@ -199,3 +200,28 @@ def test_replaced_objects_and_grafts_do_not_deceive(tmp_path):
     (repo / ".git" / "info" / "grafts").write_text(f"{real}\n")
     assert "nice" in run_git(repo, "show", "HEAD")
     assert b"+steal()" in text_of(repo, between(repo, "main~1", "main"))
+
+
+def test_folder_of_many_long_names(tmp_path):
+    repo = plain(tmp_path)
+    for number in range(3_000):
+        write(repo, f"deep/{'x' * 250}/{'y' * 250}/{'z' * 250}/{number}", "")
+    commit(repo, "many")
+    span = between(repo, "HEAD~1", "HEAD")
+    assert text_of(repo, span, "deep", mode="name_only").count(b"\n") == 3_000
+
+
+def test_too_many_paths_is_a_typed_error(tmp_path):
+    repo = plain(tmp_path)
+    with pytest.raises(TooLarge):
+        git.run(["log", "--", *(["x" * 1000] * 5000)], str(repo))
+
+
+def test_folder_with_a_rename_out_of_it(tmp_path):
+    repo = names(tmp_path)
+    run_git(repo, "switch", "-q", "work")
+    (repo / "sub").mkdir()
+    run_git(repo, "mv", "new name.txt", "sub/inner.txt")
+    commit(repo, "into a folder")
+    patch = text_of(repo, between(repo, "work~1", "work"), "sub/")
+    assert b"rename from new name.txt\nrename to sub/inner.txt" in patch

@@ -18,7 +18,7 @@ from tests.unit.workspace.repos import (
     write,
 )
 
-from handoff.errors import GitError, RepositoryLocked, WorkspaceRefused
+from handoff.errors import GitError, NotARepository, RepositoryLocked, WorkspaceRefused
 from handoff.workspace import pending, refs, removal, review, verify
 from handoff.workspace.identity import list_trees
 from handoff.workspace.state import branch_of, head_of, is_worktree, tree_state
@@ -550,3 +550,25 @@ def test_sparse_linked_worktree_is_carried_over(tmp_path, planner):
     assert set(os.listdir(plan.work_dir)) == {".git", "docs"}
     assert tree_state(plan.work_dir).dirt.total == 0
     assert not (repo / "docs").exists()
+
+
+def test_dirt_in_the_way_of_a_switch_is_named_and_kept(tmp_path, planner):
+    repo = plain(tmp_path)
+    write(repo, "a.txt", "my work")
+    plan = planner(repo, in_place=True, allow_dirty=True, base="HEAD~1")
+    before = picture(repo)
+    with pytest.raises(GitError, match=r"overwritten by checkout: a\.txt"):
+        create(plan)
+    assert picture(repo) == before
+    assert (repo / "a.txt").read_text() == "my work"
+
+
+def test_worktree_of_a_repository_that_moved(tmp_path, planner):
+    repo = plain(tmp_path)
+    plan = planner(repo)
+    create(plan)
+    os.rename(repo, tmp_path / "elsewhere")
+    with pytest.raises(NotARepository, match="not there any more") as caught:
+        head_of(plan.work_dir)
+    run_git(tmp_path / "elsewhere", *caught.value.remedy.partition(": git ")[2].split())
+    assert head_of(plan.work_dir) == plan.base_commit
