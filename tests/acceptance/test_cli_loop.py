@@ -25,7 +25,9 @@ def test_from_dispatch_to_acceptance(agentd: Agentd, git_repo: Repository) -> No
     task = sent.json()
     ident = task["id"]
 
-    asked = cli("wait", ident[:8], "--timeout", "20s").ok().json()
+    waited = cli("wait", ident[:8], "--timeout", "20s")
+    assert waited.code == 0, f"{waited.err}\n{agentd.show(ident)}"
+    asked = waited.json()
     assert asked["type"] == "permission_request"
     assert "echo ran >ran.txt" in asked["payload"]["permission"]
     shown = cli("show", ident, "--ticket", asked["payload"]["ref"]).ok().json()
