@@ -14,6 +14,7 @@ import msgspec
 from handoff.errors import NotAllowed
 from handoff.executors import claude_faults as faults
 from handoff.executors import claude_tools as tools
+from handoff.executors.claude_state import VERSION, Ask, State, Stream
 from handoff.executors.contract import (
     Allow,
     Answer,
@@ -46,63 +47,6 @@ DENIED = "The coordinator denied this."
 NO_TURN = "No turn is running: this can't be allowed now."
 TAIL_BYTES = 16 * 1024
 KEPT_CLOSED = 64
-VERSION = 1
-
-
-class _Ask(msgspec.Struct):
-    """A request of the executor that waits for us, or for proof that it has our answer.
-
-    ``decided``: "" while it waits. ``reply``: the reason of a denial; for a question its
-    answers, one a question.
-    """
-
-    kind: Literal["permission", "question"]
-    raw: str
-    tool_use_id: str | None
-    questions: tuple[str, ...] = ()
-    decided: Literal["", "allow", "deny", "answer"] = ""
-    reply: tuple[str, ...] = ()
-
-    def line(self, request_id: str) -> bytes:
-        """Our decision as the executor reads it."""
-        if self.decided == "allow":
-            return wire.allow(request_id, self.raw)
-        if self.decided == "deny":
-            return wire.deny(request_id, self.reply[0])
-        answers = dict(zip(self.questions, self.reply, strict=True))
-        return wire.answer(request_id, self.raw, answers)
-
-
-class _Stream(msgspec.Struct):
-    """The message that streams now: what was already said need not be said again."""
-
-    message_id: str
-    said: bool = False
-    thought: bool = False
-
-
-class _State(msgspec.Struct):
-    version: int = VERSION
-    phase: Literal["new", "opening", "ready", "over"] = "new"
-    cwd: str = ""
-    session_id: str = ""
-    resume: bool = False
-    model: str | None = None
-    instructions: str = ""
-    sent: int = 0
-    queued: str | None = None
-    turn: bool = False
-    taken: bool = False
-    interrupted: bool = False
-    background: int = 0
-    asks: dict[str, _Ask] = {}
-    closed: list[str] = []
-    parents: dict[str, str | None] = {}
-    streams: dict[str, _Stream] = {}
-    tail: str = ""
-    tail_id: str = ""
-    error: str | None = None
-    resets: str | None = None
 
 
 class ClaudeDriver:
@@ -111,7 +55,7 @@ class ClaudeDriver:
     carries_reason = True
 
     def __init__(self) -> None:
-        self._s = _State()
+        self._s = State()
 
     # -- Driver --------------------------------------------------------------------------
 
@@ -188,7 +132,7 @@ class ClaudeDriver:
         Raises:
             ValueError: it is no state of this version.
         """
-        state = msgspec.json.decode(data, type=_State)
+        state = msgspec.json.decode(data, type=State)
         if state.version != VERSION:
             raise ValueError(f"the driver's state has version {state.version}, not {VERSION}")
         driver = cls()
@@ -223,7 +167,7 @@ class ClaudeDriver:
             s.instructions = ""
         return Send(wire.prompt(text))
 
-    def _waiting(self, request_id: str) -> _Ask:
+    def _waiting(self, request_id: str) -> Ask:
         ask = self._s.asks.get(request_id)
         if ask is None:
             raise NotAllowed(f"nothing with the id '{request_id}' waits")
@@ -234,7 +178,7 @@ class ClaudeDriver:
     def _decide(
         self,
         request_id: str,
-        ask: _Ask,
+        ask: Ask,
         decision: Literal["allow", "deny", "answer"],
         reply: tuple[str, ...],
     ) -> list[Output]:
@@ -338,7 +282,7 @@ class ClaudeDriver:
             self._question(message, out)
             return
         call = tools.describe(message.tool, message.input, message.raw)
-        s.asks[request_id] = _Ask("permission", message.raw, message.tool_use_id)
+        s.asks[request_id] = Ask("permission", message.raw, message.tool_use_id)
         out.append(
             PermissionAsked(
                 id=request_id,
@@ -363,7 +307,7 @@ class ClaudeDriver:
             out.append(Send(wire.deny(message.request_id, "The question could not be read.")))
             out.append(Unrecognised("question without text", message.raw[: wire.SAMPLE]))
             return
-        self._s.asks[message.request_id] = _Ask(
+        self._s.asks[message.request_id] = Ask(
             "question", message.raw, message.tool_use_id, tuple(q.text for q in asked)
         )
         out.append(QuestionAsked(message.request_id, asked, message.tool_use_id))
@@ -513,7 +457,7 @@ class ClaudeDriver:
                 if message.request_id in self._s.asks:
                     self._close(message.request_id, "withdrawn", "the executor took it back", out)
             case wire.MessageBegun():
-                self._s.streams[message.parent or ""] = _Stream(message.message_id)
+                self._s.streams[message.parent or ""] = Stream(message.message_id)
                 self._s.error = None
             case wire.Delta():
                 self._on_delta(message, out)
