@@ -279,3 +279,35 @@ async def test_reading_is_asked_for_outside_the_worktree_only(start: Start) -> N
     await run.command(Deny(asked.id))
     await run.prompt_after(TurnEnded, "And.", [{"read": {"path": "/etc/passwd"}}, {"say": "x"}])
     assert (await run.next(PermissionAsked)).kind == "read"
+
+
+async def test_an_edit_a_fetch_and_several_answers(
+    start: Start, stub: StubModel, worktree: pathlib.Path
+) -> None:
+    run = await start(model=MODEL)
+    ask = {"question": "Which ones?", "options": ["red", "blue", "green"], "multiple": True}
+    app = f"{worktree}/app.py"
+    await run.prompt(
+        "Go.",
+        [
+            {"read": {"path": app}},
+            {"edit": {"path": app, "old": "hello", "new": "good morning"}},
+            {"tool": "WebFetch", "args": {"url": "https://example.invalid/x", "prompt": "read"}},
+            {"ask": ask},
+            {"say": "done"},
+        ],
+    )
+    edit = await run.next(PermissionAsked)
+    assert (edit.kind, edit.paths) == ("edit", (app,))
+    assert (edit.edits[0].old, edit.edits[0].new) == ("hello", "good morning")
+    await run.command(Allow(edit.id))
+    fetch = await run.next(PermissionAsked)
+    assert fetch.kind == "fetch"
+    assert "https://example.invalid/x" in fetch.text
+    await run.command(Deny(fetch.id, "nothing from outside"))
+    asked = await run.next(QuestionAsked)
+    assert asked.questions[0].multiple
+    await run.command(Answer(asked.id, (("red", "green"),)))
+    assert (await run.next(TurnEnded)).fault is None
+    assert "good morning" in (worktree / "app.py").read_text()
+    assert stub.was_told("red, green")
