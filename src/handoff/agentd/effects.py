@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from handoff.agentd import outcome, turns
 from handoff.agentd.core import Core, clip
 from handoff.agentd.launching import launch_run
-from handoff.agentd.workspaces import plan_of
+from handoff.agentd.workspaces import own_work, plan_of
 from handoff.crashpoints import reach
 from handoff.errors import ExecutorGone, Failed, HandoffError
 from handoff.executors.turn import Claim, parse_trailer
@@ -43,7 +43,6 @@ from handoff.store.records import EffectRow, TaskRow
 from handoff.store.sql import Q
 from handoff.workspace import refs, removal, setup, state, verify, worktree
 from handoff.workspace.contract import Finding, Removal
-from handoff.workspace.own import own_range
 
 if TYPE_CHECKING:
     from handoff.agentd.actor import Actor
@@ -279,7 +278,7 @@ class Effects:
         if turn.fault is None and claim is not None and finding.code in PASSING:
             checks = await self._run_checks(json.loads(task.verify), task.work_dir)
         if finding.head and task.base_commit:
-            await asyncio.to_thread(_keep_range, task, finding.head)
+            finding = await asyncio.to_thread(_keep_range, task, finding, turn.start_head)
         reach("verify.looked")
         result = {"found": json.loads(json.dumps(asdict(finding))), "verify": checks}
         await actor.call(lambda core: outcome.verified(core, effect.id, result))
@@ -322,22 +321,17 @@ class Effects:
         await actor.call(partial(_cleaned, effect=effect, ended=ended))
 
 
-def _keep_range(task: TaskRow, head: str) -> None:
-    """Keep what is the task's own, so that it can be shown whatever becomes of the branch."""
+def _keep_range(task: TaskRow, finding: Finding, start_head: str) -> Finding:
+    """Keep what is the task's own, so that it can be shown whatever becomes of the branch;
+    the finding, with no more commits than those."""
     try:
-        span = own_range(
-            task.repo_path,
-            task.id,
-            recorded_base=task.base_commit,
-            base_name=str(json.loads(task.workspace)["base_name"]),
-            branch=task.branch,
-            work_dir=task.work_dir,
-            head=head,
-        )
+        span = own_work(task, finding.head)
         refs.record_refs(task.repo_path, task.id, span.base, span.head)
+        return verify.leave_out(finding, task.repo_path, start_head, span.shared)
     except HandoffError as error:
         # The branch still has the work; only a diff after its removal would miss it.
         log.warning("task %s: %s", task.id, error)
+        return finding
 
 
 async def end_processes(run_id: str, run_dir: Path) -> list[Proc]:

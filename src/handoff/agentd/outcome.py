@@ -111,6 +111,9 @@ def _seen(found: dict[str, object]) -> str:
 def rest(core: Core, event: str, outcome: dict[str, object]) -> None:
     """The turn is over, as ``event`` with that payload: the task waits for review."""
     tickets.void_all(core, "the turn ended")
+    unknown = json.loads(core.run.unrecognised) if core.run is not None else {}
+    if unknown:
+        outcome = {**outcome, "unrecognised": unknown}
     end_turn(core, outcome)
     if core.task.state in ("running", "waiting_answer"):
         core.move_task("turn_rested")

@@ -1,4 +1,4 @@
-"""Workspace plans in the task's row."""
+"""A task's workspace: its plan in the row, its own work in the repository."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import msgspec
 from handoff.errors import WorkspaceBusy
 from handoff.ids import short
 from handoff.store.records import TaskRow
-from handoff.workspace.contract import WorkspacePlan
+from handoff.workspace.contract import Range, WorkspacePlan
+from handoff.workspace.own import own_range
 
 
 def plan_json(plan: WorkspacePlan) -> str:
@@ -18,6 +19,23 @@ def plan_json(plan: WorkspacePlan) -> str:
 def plan_of(task: TaskRow) -> WorkspacePlan:
     """The plan that the task was dispatched with."""
     return msgspec.json.decode(task.workspace, type=WorkspacePlan)
+
+
+def own_work(task: TaskRow, head: str = "") -> Range:
+    """What the task itself did, up to ``head`` or to where it stands now.
+
+    Raises:
+        NotFound: worktree, branch and kept refs are all gone.
+    """
+    return own_range(
+        task.repo_path,
+        task.id,
+        recorded_base=task.base_commit,
+        base_name=plan_of(task).base_name,
+        branch=task.branch,
+        work_dir=task.work_dir,
+        head=head,
+    )
 
 
 def busy_error(path: str, task_id: str, name: str, state: str) -> WorkspaceBusy:

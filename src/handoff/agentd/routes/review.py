@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from handoff.agentd import http
+from handoff.agentd.workspaces import own_work
 from handoff.errors import HandoffError, NotAllowed, UnknownTask, UsageError
 from handoff.ids import short
 from handoff.process.command import CommandResult, run_command
@@ -24,7 +25,7 @@ from handoff.store.sql import Q
 from handoff.workspace import review
 from handoff.workspace import state as workspace_state
 from handoff.workspace.contract import Range
-from handoff.workspace.own import own_range, raw_range
+from handoff.workspace.own import raw_range
 from handoff.workspace.pending import uncommitted, uncommitted_stream
 from handoff.workspace.reading import FileContent, read_file
 
@@ -99,14 +100,7 @@ class _Review:
         return await _streamed(pieces, headers)
 
     def _span(self, row: TaskRow, base: str) -> Range:
-        span = own_range(
-            row.repo_path,
-            row.id,
-            recorded_base=row.base_commit,
-            base_name=str(json.loads(row.workspace)["base_name"]),
-            branch=row.branch,
-            work_dir=row.work_dir,
-        )
+        span = own_work(row)
         return raw_range(row.repo_path, base, span.head) if base else span
 
     def _diff_json(self, row: TaskRow, span: Range, asked: _DiffQuery) -> dict[str, object]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -18,7 +19,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from handoff.agentd import views
-from handoff.agentd.hub import Channel, event_line, frame_line
+from handoff.agentd.hub import event_line, frame_line
 from handoff.agentd.routes.tasks import number
 from handoff.errors import HandoffError
 from handoff.lifecycle import terminal
@@ -35,6 +36,8 @@ PAGE = 200
 NDJSON = "application/x-ndjson"
 
 Item = tuple[int, bool, bytes]
+#: no rows, but a sign of life is due
+HEARTBEAT: list[Item] = []
 
 
 def routes(machine: Machine) -> list[BaseRoute]:
@@ -132,28 +135,43 @@ class _Streams:
             if backlog is not None:
                 yield _line("summary", backlog)
                 cursor = row.last_seq
+        page = partial(self._events, task_id)
         self.hub.watch(task_id)
+        try:
+            async for items in self._follow(task_id, page, cursor):
+                shown = [line for _, wakes, line in items if wakes or not only_waking]
+                if shown:
+                    yield b"".join(b'{"event": ' + line + b"}\n" for line in shown)
+                if items is HEARTBEAT:
+                    yield _line("heartbeat", self.machine.services.clock.now_ms())
+        finally:
+            self.hub.unwatch(task_id)
+        if not self.hub.closing:
+            yield _line("end", {"state": self._task(task_id).state})
+
+    async def _follow(
+        self, task_id: str, page: Callable[[int], list[Item]], cursor: int, *, wait: bool = True
+    ) -> AsyncIterator[list[Item]]:
+        """Pages of rows after the cursor until nothing more will come, or agentd ends;
+        :data:`HEARTBEAT` when nothing came for a while. ``wait`` False: what is there now."""
         channel = self.hub.channel(task_id)
         flag = channel.subscribe()
         try:
             while True:
                 flag.clear()
+                # Looked at before the rows: what is added afterwards wakes us again.
                 ended = self._ended(task_id)
-                while items := self._events(task_id, cursor):
+                while items := page(cursor):
                     cursor = items[-1][0]
-                    shown = [i for i in items if i[1] or not only_waking]
-                    if shown:
-                        yield b"".join(b'{"event": ' + line + b"}\n" for _, _, line in shown)
-                if ended:
-                    yield _line("end", {"state": self._task(task_id).state})
-                    return
-                if self.hub.closing:
+                    yield items
+                if ended or not wait or self.hub.closing:
                     return
                 if not await _woken(flag):
-                    yield _line("heartbeat", self.machine.services.clock.now_ms())
+                    yield HEARTBEAT
         finally:
-            self._leave(task_id, channel, flag)
-            self.hub.unwatch(task_id)
+            channel.unsubscribe(flag)
+            if task_id not in self.machine.actors:
+                self.hub.forget(task_id)
 
     def _backlog(self, task_id: str, after: int, upto: int) -> dict[str, object] | None:
         """One summary of what was missed and what is still owed; None if there is nothing."""
@@ -207,7 +225,7 @@ class _Streams:
         except (WebSocketDisconnect, RuntimeError):
             pass  # it went while something was sent; its cursor knows where
         finally:
-            self._leave(task_id, channel, flag)
+            channel.unsubscribe(flag)
             self.hub.unwatch(task_id)
             gone.cancel()
 
@@ -256,30 +274,14 @@ class _Streams:
             gap = {"n": first - 1, "turn": 0, "kind": "gap", "data": {"missing": first - start}}
             yield _line("frame", gap)
             start = first
-        cursor = start - 1
-        channel = self.hub.channel(task_id)
-        flag = channel.subscribe()
-        try:
-            while True:
-                flag.clear()
-                ended = self._ended(task_id)
-                while items := self._frames(task_id, cursor):
-                    cursor = items[-1][0]
-                    yield b"".join(b'{"frame": ' + line + b"}\n" for _, _, line in items)
-                if ended or not follow:
-                    yield _line("end", {"state": self._task(task_id).state})
-                    return
-                if self.hub.closing:
-                    return
-                if not await _woken(flag):
-                    yield _line("heartbeat", self.machine.services.clock.now_ms())
-        finally:
-            self._leave(task_id, channel, flag)
-
-    def _leave(self, task_id: str, channel: Channel, flag: asyncio.Event) -> None:
-        channel.unsubscribe(flag)
-        if task_id not in self.machine.actors:
-            self.hub.forget(task_id)
+        page = partial(self._frames, task_id)
+        async for items in self._follow(task_id, page, start - 1, wait=follow):
+            if items is HEARTBEAT:
+                yield _line("heartbeat", self.machine.services.clock.now_ms())
+            else:
+                yield b"".join(b'{"frame": ' + line + b"}\n" for _, _, line in items)
+        if not self.hub.closing:
+            yield _line("end", {"state": self._task(task_id).state})
 
     async def render(self, request: Request) -> Response:
         """The live view as plain text, by byte offset, as the first protocol version has it.
