@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.runs import Runs, joined, until_output, whole
+from tests.support.runs import Runs, eventually, joined, until_output, whole
 
 from handoff.process import fence
 
@@ -175,8 +175,13 @@ async def test_the_executor_is_in_its_group_and_the_shim_is_not(runs: Runs, real
     )
     own = os.path.basename(real_group).encode()
     assert own in await until_output(shim, own)
-    inside = {int(pid) for pid in Path(real_group, "cgroup.procs").read_text().split()}
-    assert len(inside) == 2
+
+    def two_inside() -> set[int]:  # cat has yet to go
+        inside = {int(pid) for pid in Path(real_group, "cgroup.procs").read_text().split()}
+        return inside if len(inside) == 2 else set()
+
+    inside = await eventually(two_inside)
+    assert isinstance(inside, set)
     assert shim.shim_pid not in inside and os.getpid() not in inside
     await shim.end(0)
     await whole(shim)
