@@ -119,12 +119,13 @@ class Finding:
 class Range:
     """What is the task's own. ``base``: the commit or tree to compare with; ``head``: the
     tip. ``moved``: one line if the base is not the recorded one (rebased, merged), with
-    by how much."""
+    by how much; ``shared``: the commits up to which others' work came in then."""
 
     base: str
     head: str
     recorded_base: str
     moved: str = ""
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

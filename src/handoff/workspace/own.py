@@ -163,7 +163,7 @@ def _range(repo: str, recorded: str, tip: str, shared: list[tuple[str, str]]) ->
     rewritten = 0 if kept_base else _count(repo, recorded, *(f"^{p}" for p in points))
     if rewritten:
         moved += f"; the branch no longer holds {_commits(rewritten)} of its start as they were"
-    return Range(base, tip, recorded, moved)
+    return Range(base, tip, recorded, moved, tuple(p for p in points if p != recorded))
 
 
 def _commits(count: int) -> str:

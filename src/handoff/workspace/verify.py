@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from handoff.errors import GitError, TimedOut
 from handoff.workspace import git
@@ -70,6 +71,24 @@ def verify_claim(
     )
 
 
+def leave_out(finding: Finding, repo: str, start_head: str, others: Sequence[str]) -> Finding:
+    """The finding without the commits that the turn only took over from elsewhere, by a
+    rebase or a merge. ``others``: :attr:`handoff.workspace.contract.Range.shared`.
+
+    Raises:
+        GitError: the repository can't be read.
+    """
+    if not others or not finding.commits:
+        return finding
+    commits, new = _since(start_head, finding.head, repo, others)
+    taken = finding.commits - commits
+    if not taken:
+        return finding
+    told = f"{_made(commits)}, {taken} came in from elsewhere"
+    why = finding.why.replace(_made(finding.commits), told)
+    return replace(finding, commits=commits, new_commits=tuple(new), why=why)
+
+
 def _judge(
     here: str,
     state: TreeState,
@@ -100,7 +119,7 @@ def _judge(
         return "wrong_branch", f"the worktree is {now}, the task's branch is {expected}", []
     if start_head and _is_ancestor(commit, start_head, here):
         return "not_new", f"{shown} was there before the turn began; {_made(commits)}", []
-    later = _count(f"{commit}..refs/heads/{expected}", here)
+    later = _count(f"{commit}..refs/heads/{expected}", here=here)
     after = f", {later} more after it" if later else ""
     return "verified", f"{shown} is on {expected}{after}; {_made(commits)}", []
 
@@ -132,19 +151,20 @@ def _is_ancestor(commit: str, of: str, here: str) -> bool:
     return done.code == 0
 
 
-def _count(revisions: str, here: str) -> int:
-    return int(git.run(["rev-list", "--count", revisions, "--"], here).text)
+def _count(*revisions: str, here: str) -> int:
+    return int(git.run(["rev-list", "--count", *revisions, "--"], here).text)
 
 
-def _since(start: str, head: str, here: str) -> tuple[int, list[str]]:
-    """How many commits are new since the turn began, and the newest of them."""
+def _since(start: str, head: str, here: str, others: Sequence[str] = ()) -> tuple[int, list[str]]:
+    """How many commits are new since the turn began, and the newest of them. ``others``:
+    commits that with all before them are somebody else's."""
     if not head or head == start:
         return 0, []
     if start and not has_commit(start, here):
         raise GitError(f"the commit {start} that the turn began from is not in the repository")
-    revisions = f"{start}..{head}" if start else head
-    listed = git.run(["rev-list", f"--max-count={COMMITS_NAMED}", revisions, "--"], here).text
-    return _count(revisions, here), [line for line in listed.split("\n") if line]
+    revisions = [f"{start}..{head}" if start else head, *(f"^{commit}" for commit in others)]
+    listed = git.run(["rev-list", f"--max-count={COMMITS_NAMED}", *revisions, "--"], here).text
+    return _count(*revisions, here=here), [line for line in listed.split("\n") if line]
 
 
 def _branches_with(commit: str, here: str) -> list[str]:

@@ -16,6 +16,7 @@ from handoff.errors import NotFound, UsageError
 from handoff.workspace import refs, removal
 from handoff.workspace.own import keep_range, own_range, range_of, raw_range
 from handoff.workspace.state import head_of
+from handoff.workspace.verify import leave_out, verify_claim
 from handoff.workspace.worktree import create
 
 
@@ -277,3 +278,22 @@ def test_no_merge_driver_of_the_repository_runs(tmp_path, clone, planner):
     found = span(plan)
     assert "can't be told apart" in found.moved
     assert not (tmp_path / "ran.log").exists()
+
+
+@pytest.mark.parametrize(("how", "own"), [("rebase", 1), ("merge", 2)])
+def test_a_turn_made_only_what_it_made(tmp_path, clone, planner, how, own):
+    plan = planner(clone)
+    create(plan)
+    start = head_of(plan.work_dir)
+    work(plan, "mine.txt")
+    advance(tmp_path, "one.txt")
+    advance(tmp_path, "two.txt")
+    run_git(plan.work_dir, "fetch", "-q")
+    run_git(plan.work_dir, how, "-q", "origin/main")
+    head = head_of(plan.work_dir)
+    repo = plan.project.common_dir
+    claim = {"commit": head, "branch": plan.branch}
+    found = verify_claim(plan.work_dir, repo, plan.branch, start, claim)
+    found = leave_out(found, repo, start, span(plan).shared)
+    assert (found.code, found.commits, len(found.new_commits)) == ("verified", own, own)
+    assert "2 came in from elsewhere" in found.why
