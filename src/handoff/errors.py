@@ -5,7 +5,8 @@
     HandoffError                       code                     http exit
     ├── UsageError                     usage                    400  2    the call itself is wrong
     │   ├── ConfigError                config_invalid           400  2
-    │   └── PathTooLong                path_too_long            400  2
+    │   ├── PathTooLong                path_too_long            400  2
+    │   └── StateInvalid               state_invalid            400  2
     ├── NotAllowed                     not_allowed              409  3    right call, wrong moment
     │   ├── BadTransition              bad_transition           409  3
     │   ├── WrongKind                  wrong_ticket_kind        409  3
@@ -15,11 +16,20 @@
     │   ├── WorkspaceDirty             workspace_dirty          409  3
     │   ├── WorkspaceRefused           workspace_refused        409  3
     │   ├── ActorRefused               actor_refused            403  3
+    │   ├── ConsentMissing             consent_missing          403  3
+    │   ├── AttemptConflict            attempt_conflict         409  3
+    │   ├── AlreadyReserved            already_reserved         409  3
+    │   ├── OpeningUncertain           opening_uncertain        409  3
+    │   ├── PreflightRefused           preflight_refused        409  3
+    │   ├── SessionMismatch            session_mismatch         403  3
+    │   ├── AckIncomplete              ack_incomplete           409  3
+    │   ├── NotATerminal               not_a_terminal           409  3
     │   └── AlreadyRunning             already_running          409  3
     ├── NotFound                       not_found                404  4
     │   ├── UnknownTask                unknown_task             404  4
     │   ├── UnknownTicket              unknown_ticket           404  4
     │   ├── UnknownProject             unknown_project          404  4
+    │   ├── UnknownAttempt             unknown_attempt          404  4
     │   └── AmbiguousId                ambiguous_id             409  2
     ├── Unreachable                    unreachable              503  5
     │   ├── Unauthorized               unauthorized             401  5
@@ -37,7 +47,9 @@
         │   └── RepositoryLocked       repository_locked        409  1
         ├── StorageError               storage_failed           507  1
         │   ├── StorageFull            storage_full             507  1
+        │   ├── JournalCorrupt         journal_corrupt          500  1
         │   └── SchemaTooNew           schema_too_new           500  1
+        ├── LaunchFailed               launch_failed            500  1
         ├── TooLarge                   too_large                413  1
         ├── TimedOut                   timed_out                504  124
         └── ProtocolViolation          protocol_violation       502  1
@@ -51,12 +63,16 @@ class, so that the daemon and the CLI translate in one place each.
 from __future__ import annotations
 
 __all__ = [
+    "AckIncomplete",
     "ActorRefused",
+    "AlreadyReserved",
     "AlreadyRunning",
     "AmbiguousId",
+    "AttemptConflict",
     "BadTransition",
     "ChangedSinceAsked",
     "ConfigError",
+    "ConsentMissing",
     "DubiousOwnership",
     "EmptyRepository",
     "ExecutorError",
@@ -67,20 +83,28 @@ __all__ = [
     "GitMissing",
     "GitTooOld",
     "HandoffError",
+    "JournalCorrupt",
+    "LaunchFailed",
     "NotARepository",
+    "NotATerminal",
     "NotAllowed",
     "NotFound",
+    "OpeningUncertain",
     "OutcomeUnknown",
     "PathTooLong",
+    "PreflightRefused",
     "ProtocolViolation",
     "RepositoryLocked",
     "SchemaTooNew",
+    "SessionMismatch",
+    "StateInvalid",
     "StorageError",
     "StorageFull",
     "TicketSettled",
     "TimedOut",
     "TooLarge",
     "Unauthorized",
+    "UnknownAttempt",
     "UnknownProject",
     "UnknownTask",
     "UnknownTicket",
@@ -147,6 +171,12 @@ class PathTooLong(UsageError):
     code = "path_too_long"
 
 
+class StateInvalid(UsageError):
+    """A session's state, or its document, breaks the rules of its format."""
+
+    code = "state_invalid"
+
+
 class NotAllowed(HandoffError):
     """Not allowed in this state."""
 
@@ -204,6 +234,56 @@ class ActorRefused(NotAllowed):
     http = 403
 
 
+class ConsentMissing(NotAllowed):
+    """The owner of the profile has not agreed to that."""
+
+    code = "consent_missing"
+    http = 403
+
+
+class AttemptConflict(NotAllowed):
+    """That attempt was frozen with something else."""
+
+    code = "attempt_conflict"
+
+
+class AlreadyReserved(NotAllowed):
+    """Another opener holds the right to open that attempt, or a record's other attempt."""
+
+    code = "already_reserved"
+
+
+class OpeningUncertain(NotAllowed):
+    """A session may have been started: a person has to look before anything else happens."""
+
+    code = "opening_uncertain"
+
+
+class PreflightRefused(NotAllowed):
+    """A new session may not be opened as things stand."""
+
+    code = "preflight_refused"
+
+
+class SessionMismatch(NotAllowed):
+    """That session is not the one that was opened."""
+
+    code = "session_mismatch"
+    http = 403
+
+
+class AckIncomplete(NotAllowed):
+    """The acknowledgement does not show that all of it was read."""
+
+    code = "ack_incomplete"
+
+
+class NotATerminal(NotAllowed):
+    """Standard input and output have to be a terminal."""
+
+    code = "not_a_terminal"
+
+
 class AlreadyRunning(NotAllowed):
     """Another agentd owns this data directory, or the port is taken."""
 
@@ -234,6 +314,12 @@ class UnknownProject(NotFound):
     """No registered project has that name."""
 
     code = "unknown_project"
+
+
+class UnknownAttempt(NotFound):
+    """No attempt to open a session has that id here."""
+
+    code = "unknown_attempt"
 
 
 class AmbiguousId(NotFound):
@@ -353,11 +439,24 @@ class StorageFull(StorageError):
     code = "storage_full"
 
 
+class JournalCorrupt(StorageError):
+    """The opening journal is damaged or was changed: nothing is opened from it."""
+
+    code = "journal_corrupt"
+    http = 500
+
+
 class SchemaTooNew(StorageError):
     """The database was written by a newer version of Handoff."""
 
     code = "schema_too_new"
     http = 500
+
+
+class LaunchFailed(Failed):
+    """The program could not be started, and nothing runs."""
+
+    code = "launch_failed"
 
 
 class TooLarge(Failed):

@@ -1,13 +1,13 @@
 """The state machines, as data.
 
-Rule 1: every state of a task, a turn, a ticket, an executor run and an outbox row changes
-through :func:`advance`, and through nothing else.
+Rule 1: every state of a task, a turn, a ticket, an executor run, an outbox row and an attempt
+to open a session changes through :func:`advance`, and through nothing else.
 Rule 2: this module knows nothing of storage, executors or people. It says what may follow
 what; it does not do anything.
 
 Theory of operation
 -------------------
-There are five machines.
+There are six machines.
 
 *Task* is what the coordinator sees. ``pending`` lasts until an executor has taken the
 plan: the workspace is being made, or the task stands in the machine's queue. ``running``
@@ -28,6 +28,10 @@ a ticket that nobody can answer any more; ``withdrawn`` is the executor's doing.
 
 *Effect* is a row of the outbox: something that has to be carried out after the commit that
 asked for it, and again after a crash until it is done.
+
+*Attempt* is the frozen intent to open one new session from a handoff record. Its rows never
+lead back to ``requested``: at most one launch is ever intended. Nothing that a model says
+leads further than ``acknowledged``, and no state means that the work went on.
 
 An illegal transition raises :class:`~handoff.errors.BadTransition` and changes nothing.
 The diagrams in ``docs/lifecycle.md`` are printed from these tables.
@@ -118,15 +122,69 @@ EFFECT: Table = {
     "given_up": {},
 }
 
+ATTEMPT: Table = {
+    "prepared": {"reservation_taken": "reserved", "abandoned": "abandoned"},
+    "reserved": {
+        "launch_intent": "requested",
+        "reservation_released": "prepared",
+        "reservation_reclaimed": "prepared",
+        "abandoned": "abandoned",
+    },
+    "requested": {
+        "spawn_failed": "launch_failed",
+        "session_seen": "session_identified",
+        "adopted": "session_identified",
+        "user_confirmed": "user_confirmed",
+        "child_exited": "closed",
+        "declared_lost": "abandoned",
+    },
+    "session_identified": {
+        "pages_complete": "handoff_read",
+        "user_confirmed": "user_confirmed",
+        "child_exited": "closed",
+        "abandoned": "abandoned",
+    },
+    "handoff_read": {
+        "ack_recorded": "acknowledged",
+        "user_confirmed": "user_confirmed",
+        "child_exited": "closed",
+        "abandoned": "abandoned",
+    },
+    "acknowledged": {
+        "user_confirmed": "user_confirmed",
+        "child_exited": "closed",
+        "abandoned": "abandoned",
+    },
+    # What the session shows after a person has confirmed adds facts, and changes nothing.
+    "user_confirmed": {
+        "session_seen": "user_confirmed",
+        "adopted": "user_confirmed",
+        "pages_complete": "user_confirmed",
+        "ack_recorded": "user_confirmed",
+        "child_exited": "closed",
+        "abandoned": "abandoned",
+    },
+    "launch_failed": {"superseded": "superseded"},
+    "closed": {"superseded": "superseded"},
+    "abandoned": {"superseded": "superseded"},
+    "superseded": {},
+}
+
 MACHINES: dict[str, Table] = {
     "task": TASK,
     "turn": TURN,
     "ticket": TICKET,
     "run": RUN,
     "effect": EFFECT,
+    "attempt": ATTEMPT,
 }
 
 TASK_TERMINAL = frozenset(state for state, out in TASK.items() if not out)
+#: an attempt that holds its record: no other one is opened beside it unasked
+ATTEMPT_LIVE = frozenset(
+    {"reserved", "requested", "session_identified", "handoff_read"}
+    | {"acknowledged", "user_confirmed"}
+)
 TICKET_OPEN = frozenset({"open"})
 TICKET_SETTLED = frozenset({"acknowledged", "void", "withdrawn"})
 
