@@ -28,6 +28,7 @@ from handoff.errors import ExecutorGone, HandoffError, StorageError, UnknownTask
 from handoff.executors import contract
 from handoff.executors.contract import Driver, PermissionAsked
 from handoff.gate.examine import examine
+from handoff.lifecycle import terminal
 from handoff.process.contract import Record, Shim
 from handoff.store import commit
 from handoff.store.commit import Change
@@ -62,6 +63,9 @@ class Actor:
         self.task_id = task_id
         self.services = services
         self.core: Core = None  # type: ignore[assignment]  # loaded by start()
+        #: the task's state as it was last committed: what others may act on. The core may
+        #: be ahead of it, and may yet be thrown away.
+        self.state = ""
         self.shim: Shim | None = None
         self.last_activity = services.clock.monotonic()
         self.on_commit: Callable[[Actor, Change], None] = lambda _actor, _change: None
@@ -123,6 +127,7 @@ class Actor:
         if loaded.run is not None and loaded.run.state != "ended" and loaded.run.driver:
             executor = self.services.executors.get(loaded.task.executor)
             driver = executor.load_driver(loaded.run.driver.encode())
+        self.state = loaded.task.state
         previous = self.core
         self.core = Core(loaded, driver, self.services.clock, self._prompt)
         if previous is not None:
@@ -195,13 +200,16 @@ class Actor:
         committed = await self.services.store.write(
             lambda conn: commit.apply(conn, task, change, now)
         )
+        self.state = task.state
         self.core.effects.extend(committed.effects)
         for run_id, number, data, ticket_id in change.inputs:
             if self.core.run is not None and run_id == self.core.run.id:
                 self._unsent.append((number, data, ticket_id))
         if change.inputs:
             self._unsent_news.set()
-        self.hub.publish(self.task_id, committed.events, committed.frames, ended=self.core.terminal)
+        self.hub.publish(
+            self.task_id, committed.events, committed.frames, ended=terminal(self.state)
+        )
         self.on_commit(self, change)
 
     async def _redact(self, change: Change) -> None:

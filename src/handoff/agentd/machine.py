@@ -200,14 +200,19 @@ class Machine:
             "forced": False,
             "note": "",
         }
-        if force and actor.core.task.state in ("running", "waiting_answer"):
+        if force and actor.state in ("running", "waiting_answer"):
             before = actor.core.task.last_seq
             await actor.call(partial(_force_review, who=who))
             report |= {"forced": True, "turn_ended": True}
             report["emitted"] = int(actor.core.task.last_seq > before)
-        elif gone and actor.core.task.state in ("running", "waiting_answer"):
+        elif gone and actor.state in ("running", "waiting_answer"):
             report["note"] = "the executor is gone; its turn is being closed"
-        return {**report, "state": actor.core.task.state}
+        return {**report, "state": actor.state}
+
+    def settled(self, task_id: str) -> bool:
+        """Whether nothing is due for the task."""
+        effects = self.effects.get(task_id)
+        return effects is None or effects.idle
 
     async def retire(self, actor: Actor) -> None:
         """A task that is over and has nothing left to do needs no actor."""
@@ -277,17 +282,16 @@ class Machine:
         return sum(1 for actor in self.actors.values() if self._holds_place(actor))
 
     def _holds_place(self, actor: Actor) -> bool:
-        task = actor.core.task
-        if task.state == "pending":
+        if actor.state == "pending":
             return actor.task_id in self._admitted
-        return task.state in ("running", "waiting_answer")
+        return actor.state in ("running", "waiting_answer")
 
     def queue(self) -> list[Actor]:
         """Tasks that wait for a place, first in line first."""
         waiting = [
             a
             for a in self.actors.values()
-            if a.core.task.state == "pending" and a.task_id not in self._admitted
+            if a.state == "pending" and a.task_id not in self._admitted
         ]
         return sorted(waiting, key=lambda a: a.core.task.number)
 

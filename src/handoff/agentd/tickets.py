@@ -24,7 +24,7 @@ from handoff.executors.contract import (
     QuestionAsked,
 )
 from handoff.gate.contract import Examined
-from handoff.gate.excerpt import excerpt
+from handoff.gate.excerpt import excerpt, excerpt_of
 from handoff.ids import short
 from handoff.store.records import TicketRow
 
@@ -92,7 +92,7 @@ def open_gate(
     ticket.marks = msgspec.json.encode(examined.files).decode()
     ticket.fingerprint = examined.fingerprint
     ticket.reusable = int(examined.reusable)
-    view = excerpt(examined.text, PERMISSION_EXCERPT)
+    view = excerpt_of(examined, PERMISSION_EXCERPT)
     facts: dict[str, object] = {
         "ticket_id": ticket.id,
         "ref": ticket.ref,

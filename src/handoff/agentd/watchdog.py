@@ -18,6 +18,7 @@ from handoff.agentd import turns
 from handoff.agentd.core import Core
 from handoff.clock import iso
 from handoff.ids import short
+from handoff.lifecycle import terminal
 from handoff.process.contract import Proc
 from handoff.store.sql import Q
 
@@ -67,13 +68,13 @@ class Watchdog:
         """Do what one task needs."""
         core = actor.core
         idle_s = self.clock.monotonic() - actor.last_activity
-        if core.terminal:
+        if terminal(actor.state):
             channel = self.machine.services.hub.channel(actor.task_id)
             idle = self.machine.effects[actor.task_id].idle
             if idle and not channel.subscribers and idle_s > TICK_S:
                 self._told.pop(actor.task_id, None)
                 await self.machine.retire(actor)
-        elif core.task.state == "waiting_review":
+        elif actor.state == "waiting_review":
             if core.run_alive and idle_s > IDLE_EXECUTOR_S:
                 await actor.call(_end_idle)
         else:
@@ -81,7 +82,7 @@ class Watchdog:
 
     async def _check_stall(self, actor: Actor, idle_s: float) -> None:
         core = actor.core
-        if core.task.state != "running" or core.phase not in ("model", "tool", "starting"):
+        if actor.state != "running" or core.phase not in ("model", "tool", "starting"):
             return
         limit = stall_limit(self.machine.services.config, core.phase)
         now = self.clock.monotonic()

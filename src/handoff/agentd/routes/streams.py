@@ -71,7 +71,7 @@ class _Streams:
         actor = self.machine.actors.get(task_id)
         if actor is None:
             return terminal(self._task(task_id).state)
-        return actor.core.terminal and self.machine.effects[task_id].idle
+        return terminal(actor.state) and self.machine.settled(task_id)
 
     # -- pages ---------------------------------------------------------------------------
 

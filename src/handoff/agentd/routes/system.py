@@ -65,7 +65,7 @@ class _System:
         conn = services.store.reader()
         counts = dict.fromkeys(TASK, 0)
         counts.update(dict(conn.execute(Q["task_counts"]).fetchall()))
-        open_actors = [a for a in machine.actors.values() if not a.core.terminal]
+        open_actors = [a for a in machine.actors.values() if not terminal(a.state)]
         probes = await asyncio.gather(*(self._probe(a) for a in open_actors))
         body = {
             "version": {"version": __version__, "platform": os.uname().sysname.lower()},
@@ -253,7 +253,7 @@ async def _footprint(actor: Actor) -> dict[str, object]:
     return {
         "task_id": actor.task_id,
         "name": actor.core.task.name,
-        "state": actor.core.task.state,
+        "state": actor.state,
         "procs": len(procs),
         "verdict": verdict,
         "processes": [

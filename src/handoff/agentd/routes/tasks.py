@@ -176,7 +176,8 @@ class _Tasks:
         actor = http.guard(self.machine, request, None)
         key = request.headers.get("handoff-request") or self.machine.services.clock.new_id()
         task_id = await self.machine.dispatch(key, await http.body_of(request), actor)
-        await self._started(task_id)
+        if request.query_params.get("wait") != "0":
+            await self._started(task_id)
         return JSONResponse(views.task_json(self.machine, self._row(task_id)))
 
     async def _started(self, task_id: str) -> None:
@@ -187,7 +188,7 @@ class _Tasks:
             while True:
                 flag.clear()
                 actor = self.machine.actor(task_id)
-                if actor.core.task.state != "pending":
+                if actor.state != "pending":
                     break
                 if self.machine.position(task_id) is not None:
                     return
@@ -196,7 +197,7 @@ class _Tasks:
             return
         finally:
             channel.unsubscribe(flag)
-        if actor.core.task.state == "failed":
+        if actor.state == "failed":
             raise self._start_error(task_id)
 
     def _start_error(self, task_id: str) -> HandoffError:
@@ -353,13 +354,13 @@ class _Tasks:
                 core.change.request = (key, "continue", json.dumps(done))
 
         await actor.call(go)
-        return JSONResponse({"ok": True, "state": actor.core.task.state})
+        return JSONResponse({"ok": True, "state": actor.state})
 
     async def interrupt(self, request: Request) -> Response:
         """End the running turn, keep the session."""
         _, actor, who = self._guarded(request)
         await self.machine.interrupt(actor, who)
-        return JSONResponse({"ok": True, "state": actor.core.task.state})
+        return JSONResponse({"ok": True, "state": actor.state})
 
     # -- the end -------------------------------------------------------------------------
 
@@ -379,7 +380,7 @@ class _Tasks:
             )
         if row.state != "completed":
             await actor.call(lambda core: turns.done(core, note, who))
-        worktree = await self._cleaned(task_id, actor)
+        worktree = await self._cleaned(task_id)
         saved = actor.core.task.done_note == note
         return JSONResponse({"ok": True, "note_saved": saved, "worktree": worktree})
 
@@ -388,10 +389,10 @@ class _Tasks:
         task_id, actor, who = self._guarded(request)
         key = request.headers.get("handoff-request")
         repeated = key is not None and self._known(key) is not None
-        if terminal(actor.core.task.state) and not repeated:
+        if terminal(actor.state) and not repeated:
             raise NotAllowed(
-                f"task {short(task_id)} is over already ({actor.core.task.state})",
-                state=actor.core.task.state,
+                f"task {short(task_id)} is over already ({actor.state})",
+                state=actor.state,
             )
 
         def stop(core: Core) -> None:
@@ -401,7 +402,7 @@ class _Tasks:
 
         if not repeated:
             await actor.call(stop)
-        worktree = await self._cleaned(task_id, actor)
+        worktree = await self._cleaned(task_id)
         return JSONResponse(
             {
                 "status": "stopped",
@@ -410,13 +411,15 @@ class _Tasks:
             }
         )
 
-    async def _cleaned(self, task_id: str, actor: Actor) -> dict[str, object]:
+    async def _cleaned(self, task_id: str) -> dict[str, object]:
         """Wait for the clean-up, for a bounded time, and tell how it ended."""
         channel = self.machine.services.hub.channel(task_id)
         flag = channel.subscribe()
         deadline = asyncio.get_running_loop().time() + CLEANUP_S
         try:
-            while actor.core.effects and asyncio.get_running_loop().time() < deadline:
+            while (
+                not self.machine.settled(task_id) and asyncio.get_running_loop().time() < deadline
+            ):
                 flag.clear()
                 try:
                     await asyncio.wait_for(flag.wait(), 0.25)
@@ -425,7 +428,7 @@ class _Tasks:
         finally:
             channel.unsubscribe(flag)
         row = self._row(task_id)
-        if actor.core.effects:
+        if not self.machine.settled(task_id):
             return {"action": "pending", "work_dir": row.work_dir, "reason": "", "note": ""}
         if row.workspace_state == "gone":
             action = "removed" if row.workspace_kind == "managed" else "restored"
@@ -450,8 +453,8 @@ class _Tasks:
     async def resume(self, request: Request) -> Response:
         """Look again at a task that seems stuck; with ``force`` bring it to review."""
         task_id, actor, who = self._guarded(request)
-        if terminal(actor.core.task.state):
-            raise NotAllowed(f"task {short(task_id)} is over ({actor.core.task.state})")
+        if terminal(actor.state):
+            raise NotAllowed(f"task {short(task_id)} is over ({actor.state})")
         force = request.query_params.get("force") in ("1", "true")
         return JSONResponse(await self.machine.resume(task_id, force=force, who=who))
 
