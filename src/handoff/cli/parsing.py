@@ -17,6 +17,10 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, width=min(columns(), 100) - 2)
 
 
+#: commands that take what may be called anything
+TAKE_NAMES = ("diff", "fetch", "run")
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose mistakes are :class:`UsageError` with a remedy.
 
@@ -58,6 +62,8 @@ class Parser(argparse.ArgumentParser):
             flag = message.removeprefix(marker).split()[0].split("=")[0]
             near = difflib.get_close_matches(flag, list(self._option_string_actions), n=1)
             message = f"unknown argument '{flag}'" + (f"; did you mean {near[0]}?" if near else "")
+            if not near and self.prog.split()[-1] in TAKE_NAMES:
+                message += "; a name that begins with '-' goes after '--'"
         raise UsageError(message, remedy=f"{self.prog} --help")
 
 

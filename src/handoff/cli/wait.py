@@ -43,12 +43,14 @@ def parser() -> Parser:
     made.add_argument("task", help="task id or a unique prefix of it")
     mode = made.add_mutually_exclusive_group()
     mode.add_argument(
-        "--follow", action="store_true", help="print all events until the task is over"
+        "--follow",
+        action="store_true",
+        help="print every event that needs you, until the task is over",
     )
     mode.add_argument(
         "--until-done",
         action="store_true",
-        help="print all events until the turn rests (completed, turn_failed, failed, archived); "
+        help="print every such event until the turn rests (completed, turn_failed, failed, archived); "
         "exit 0 if the work is done, 1 if it failed",
     )
     made.add_argument(
