@@ -96,20 +96,26 @@ def test_work_done_while_agentd_was_away_is_taken_over(
 def test_wait_and_attach_go_on_after_a_restart(agentd: Agentd, git_repo: Repository) -> None:
     plan = fake_plan({"say": {"text": "first\n"}}, {"run": {"command": "true"}}, "commit")
     task = agentd.dispatch(git_repo, plan)["id"]
-    follow = agentd.cli.start("wait", task, "--follow", "--json")
-    attach = agentd.cli.start("attach", task, "--all", "--json")
-    try:
-        agentd.ticket(task)
-        agentd.restart(hard=True)
-        agentd.reply(task, "--approve").ok()
-        agentd.wait_event(task, "completed")
-        agentd.cli("done", task).ok()
-        out, _ = follow.communicate(timeout=30)
-        frames, _ = attach.communicate(timeout=30)
-    finally:
-        follow.kill()
-        attach.kill()
-    assert follow.returncode == 0
+    with (
+        agentd.cli.start("wait", task, "--follow", "--json") as follow,
+        agentd.cli.start("attach", task, "--all", "--json") as attach,
+    ):
+        try:
+            assert follow.stdout is not None
+            assert attach.stdout is not None
+            out, frames = follow.stdout.readline(), attach.stdout.readline()
+            until(lambda: agentd.show(task)["task"]["watchers"], "both are there")
+            agentd.restart(hard=True)
+            agentd.reply(task, "--approve").ok()
+            agentd.wait_event(task, "completed")
+            agentd.cli("done", task).ok()
+            out += follow.stdout.read()
+            frames += attach.stdout.read()
+            assert follow.wait(timeout=20) == 0, follow.stderr.read() if follow.stderr else ""
+            assert attach.wait(timeout=20) == 0, attach.stderr.read() if attach.stderr else ""
+        finally:
+            follow.kill()
+            attach.kill()
     types = [json.loads(line)["type"] for line in out.splitlines()]
     assert [t for t in types if t in ("permission_request", "completed", "archived")] == [
         "permission_request", "completed", "archived",
