@@ -13,8 +13,11 @@ from typing import Any
 
 import msgspec
 
+from handoff.clock import iso
 from handoff.executors.contract import Fault
 
+#: a number in this range is taken for a time in seconds since 1970: from 2001 to 2286
+EPOCH_BEGINS, EPOCH_ENDS = 10**9, 10**10
 #: characters of a fault's message
 _MESSAGE = 2000
 
@@ -117,11 +120,17 @@ def with_login(fault: Fault, command: str) -> Fault:
 
 
 def resets_at(text: str) -> str | None:
-    """When a limit ends, in the executor's own words, or None if it does not say."""
+    """When a limit ends, in the executor's own words, or None if it does not say. A bare
+    number gets its meaning: seconds to wait (as in HTTP), or seconds since 1970."""
     found = _RESET.search(text)
     if found is None:
         return None
     when = found["when"].strip().rstrip("'`")
+    if when.isascii() and when.isdigit():
+        if EPOCH_BEGINS <= int(when) < EPOCH_ENDS:
+            return iso(int(when) * 1000)
+        if "after" in found.group().lower():
+            return f"in {when} s"
     return f"in {when}" if found["in1"] or found["in2"] else when
 
 

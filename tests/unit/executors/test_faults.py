@@ -79,6 +79,8 @@ def test_reads_a_json_rpc_error(code, message, data, expected):
         ("limit reached: try again in 20 minutes.", "in 20 minutes"),
         ("Please retry after 3.5 s", "3.5 s"),
         ("resets in 2h", "in 2h"),
+        ("too many requests: retry after 60", "in 60 s"),
+        ("usage limit reached, resets at 1790000000", "2026-09-21T14:13:20.000Z"),
         ("limit reached", None),
         ("try again", None),
     ],
