@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tests.unit.agentd.harness import CLAIM, Box
+
 from handoff.agentd import effects, turns
 from handoff.executors.contract import TurnEnded
 from handoff.store.records import EffectRow
-
-from tests.unit.agentd.harness import CLAIM, Box
 
 
 def states(box: Box) -> list[str]:
