@@ -43,8 +43,8 @@ def missing_submodules(place: Place, commit: str, kind: str) -> list[str]:
 def submodule_note(missing: list[str]) -> str:
     """One line that names them and says how to have them."""
     return (
-        f"submodules that are not there: {', '.join(missing)} (to have them in each new "
-        "worktree, configure the set-up command: git submodule update --init --recursive)"
+        f"no submodule is fetched: {', '.join(missing)} (to have them in each new worktree, "
+        "configure setup.command: git submodule update --init --recursive)"
     )
 
 
@@ -63,7 +63,7 @@ def hooks_note(hooks: list[str]) -> str:
     names = ", ".join(os.path.basename(h) for h in hooks)
     return (
         f"hooks left out: {names} in {os.path.dirname(hooks[0])} (what they set up belongs "
-        "in the set-up command, which is shown while it runs and has a limit)"
+        "in the set-up command, setup.command, which is shown while it runs and has a limit)"
     )
 
 
@@ -90,7 +90,7 @@ def filter_notes(place: Place, commit: str) -> list[str]:
     if "lfs" in used:
         notes.append(
             "Git LFS files are pointers in the new worktree (to have their contents, "
-            "configure the set-up command: git lfs pull)"
+            "configure setup.command: git lfs pull)"
         )
     others = [name for name in used if name != "lfs"]
     if others:
