@@ -43,8 +43,8 @@ def missing_submodules(place: Place, commit: str, kind: str) -> list[str]:
 def submodule_note(missing: list[str]) -> str:
     """One line that names them and says how to have them."""
     return (
-        f"no submodule is fetched: {', '.join(missing)} (to have them in each new worktree, "
-        "configure setup.command: git submodule update --init --recursive)"
+        f"submodules left empty by Handoff: {', '.join(missing)} (to have them in each new "
+        "worktree, configure setup.command: git submodule update --init --recursive)"
     )
 
 
