@@ -6,6 +6,7 @@
     ├── UsageError                     usage                    400  2    the call itself is wrong
     │   ├── ConfigError                config_invalid           400  2
     │   ├── PathTooLong                path_too_long            400  2
+    │   ├── ImportRefused              import_refused           400  2
     │   └── StateInvalid               state_invalid            400  2
     ├── NotAllowed                     not_allowed              409  3    right call, wrong moment
     │   ├── BadTransition              bad_transition           409  3
@@ -23,12 +24,19 @@
     │   ├── PreflightRefused           preflight_refused        409  3
     │   ├── SessionMismatch            session_mismatch         403  3
     │   ├── AckIncomplete              ack_incomplete           409  3
+    │   ├── SourceUnbound              source_unbound           403  3
+    │   ├── RequestConflict            request_conflict         409  3
+    │   ├── WorkspaceMissing           workspace_missing        409  3
+    │   ├── WorkspaceMismatch          workspace_mismatch       409  3
+    │   ├── ProfileMismatch            profile_mismatch         409  3
+    │   ├── RecordInUse                record_in_use            409  3
     │   ├── NotATerminal               not_a_terminal           409  3
     │   └── AlreadyRunning             already_running          409  3
     ├── NotFound                       not_found                404  4
     │   ├── UnknownTask                unknown_task             404  4
     │   ├── UnknownTicket              unknown_ticket           404  4
     │   ├── UnknownProject             unknown_project          404  4
+    │   ├── UnknownRecord              ref_not_found            404  4
     │   ├── UnknownAttempt             unknown_attempt          404  4
     │   └── AmbiguousId                ambiguous_id             409  2
     ├── Unreachable                    unreachable              503  5
@@ -47,6 +55,7 @@
         │   └── RepositoryLocked       repository_locked        409  1
         ├── StorageError               storage_failed           507  1
         │   ├── StorageFull            storage_full             507  1
+        │   ├── IntegrityFailed        integrity_failed         500  1
         │   ├── JournalCorrupt         journal_corrupt          500  1
         │   └── SchemaTooNew           schema_too_new           500  1
         ├── LaunchFailed               launch_failed            500  1
@@ -83,6 +92,8 @@ __all__ = [
     "GitMissing",
     "GitTooOld",
     "HandoffError",
+    "ImportRefused",
+    "IntegrityFailed",
     "JournalCorrupt",
     "LaunchFailed",
     "NotARepository",
@@ -93,10 +104,14 @@ __all__ = [
     "OutcomeUnknown",
     "PathTooLong",
     "PreflightRefused",
+    "ProfileMismatch",
     "ProtocolViolation",
+    "RecordInUse",
     "RepositoryLocked",
+    "RequestConflict",
     "SchemaTooNew",
     "SessionMismatch",
+    "SourceUnbound",
     "StateInvalid",
     "StorageError",
     "StorageFull",
@@ -106,12 +121,15 @@ __all__ = [
     "Unauthorized",
     "UnknownAttempt",
     "UnknownProject",
+    "UnknownRecord",
     "UnknownTask",
     "UnknownTicket",
     "Unreachable",
     "UsageError",
     "WorkspaceBusy",
     "WorkspaceDirty",
+    "WorkspaceMismatch",
+    "WorkspaceMissing",
     "WorkspaceRefused",
     "WrongKind",
     "all_errors",
@@ -169,6 +187,12 @@ class PathTooLong(UsageError):
     """A path is longer than the operating system allows for a socket."""
 
     code = "path_too_long"
+
+
+class ImportRefused(UsageError):
+    """The bundle is not one that can be taken in."""
+
+    code = "import_refused"
 
 
 class StateInvalid(UsageError):
@@ -278,6 +302,43 @@ class AckIncomplete(NotAllowed):
     code = "ack_incomplete"
 
 
+class SourceUnbound(NotAllowed):
+    """The call does not say which session it speaks for."""
+
+    code = "source_unbound"
+    http = 403
+
+
+class RequestConflict(NotAllowed):
+    """That request id was used for something else."""
+
+    code = "request_conflict"
+
+
+class WorkspaceMissing(NotAllowed):
+    """The workspace is not there."""
+
+    code = "workspace_missing"
+
+
+class WorkspaceMismatch(NotAllowed):
+    """The folder belongs to another project than the record."""
+
+    code = "workspace_mismatch"
+
+
+class ProfileMismatch(NotAllowed):
+    """That is not the profile that the record belongs to."""
+
+    code = "profile_mismatch"
+
+
+class RecordInUse(NotAllowed):
+    """An attempt to open the record is under way."""
+
+    code = "record_in_use"
+
+
 class NotATerminal(NotAllowed):
     """Standard input and output have to be a terminal."""
 
@@ -314,6 +375,12 @@ class UnknownProject(NotFound):
     """No registered project has that name."""
 
     code = "unknown_project"
+
+
+class UnknownRecord(NotFound):
+    """No handoff record has that ref here."""
+
+    code = "ref_not_found"
 
 
 class UnknownAttempt(NotFound):
@@ -437,6 +504,13 @@ class StorageFull(StorageError):
     """The disk that holds the data directory is full."""
 
     code = "storage_full"
+
+
+class IntegrityFailed(StorageError):
+    """A handoff record is not what it was when it was published."""
+
+    code = "integrity_failed"
+    http = 500
 
 
 class JournalCorrupt(StorageError):
