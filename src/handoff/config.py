@@ -96,6 +96,15 @@ class Setup(msgspec.Struct, frozen=True):
     timeout: Annotated[float, Key("time limit of the command", DURATION)] = 600.0
 
 
+class Project(msgspec.Struct, frozen=True):
+    """What differs for one project. What is left empty is as for all."""
+
+    setup: Setup = Setup()
+    verify: Annotated[
+        tuple[str, ...], Key("shell commands run in its worktrees after each turn")
+    ] = ()
+
+
 class Terminal(msgspec.Struct, frozen=True):
     """Terminal windows."""
 
@@ -111,9 +120,9 @@ class Sync(msgspec.Struct, frozen=True):
 class ProcFence(msgspec.Struct, frozen=True):
     """Room that stays free for you in the process table."""
 
-    disabled: Annotated[bool, Key("no limit on an executor's processes", idle=True)] = False
+    disabled: Annotated[bool, Key("no limit on an executor's processes")] = False
     reserve_ratio: Annotated[
-        float, Key("share of the limit kept for you, above 0 below 1", RATIO, idle=True)
+        float, Key("share of the limit kept for you, above 0 below 1", RATIO)
     ] = 0.1
 
 
@@ -188,6 +197,9 @@ class Config(msgspec.Struct, frozen=True):
         dict[str, str], Key("executor name -> a file in `env` in datadir, added to its environment")
     ] = {}
     setup: Setup = Setup()
+    projects: Annotated[
+        dict[str, Project], Key("settings of one project, by its name in `handoff project ls`")
+    ] = {}
     approver: Approver = Approver()
     queue: Queue = Queue()
     limits: Limits = Limits()
@@ -197,6 +209,17 @@ class Config(msgspec.Struct, frozen=True):
     terminal: Terminal = Terminal()
     log: Log = Log()
     path: str = ""
+
+
+def setup_of(config: Config, project: str) -> Setup:
+    """The set-up of a project's fresh worktrees: its own if it has one, else that of all."""
+    own = config.projects.get(project, Project()).setup
+    return own if own.command or own.copy else config.setup
+
+
+def verify_of(config: Config, project: str) -> tuple[str, ...]:
+    """The verify commands of a project: its own if it has any, else those of all."""
+    return config.projects.get(project, Project()).verify or config.verify
 
 
 def default_path() -> str:

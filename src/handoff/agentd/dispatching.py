@@ -16,13 +16,16 @@ import json
 import os
 import sqlite3
 import unicodedata
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
+from handoff.agentd import proposals
 from handoff.agentd.launching import executor_env, find_program
 from handoff.agentd.services import Services
 from handoff.agentd.workspaces import busy_error, plan_json
+from handoff.config import verify_of
 from handoff.errors import (
     ExecutorMissing,
     HandoffError,
@@ -170,6 +173,8 @@ async def create(services: Services, accepted: Accepted) -> str:
     program = await _program(services, name)
     executor_env(services, name)
     plan = await asyncio.to_thread(_plan, services, accepted, _title(request, plan_text, prompt))
+    proposed = await asyncio.to_thread(proposals.notes, plan, services.config)
+    plan = replace(plan, notes=(*plan.notes, *proposed))
     now = services.clock.now_ms()
     model = request.model
     if not model and name == services.config.executor.default:
@@ -194,7 +199,7 @@ async def create(services: Services, accepted: Accepted) -> str:
         plan_summary=_summary(content),
         executor=executor.name,
         model=model,
-        verify=json.dumps(_verify(services, request)),
+        verify=json.dumps(_verify(services, request, plan.project.name)),
         use_setup=int(request.setup),
         executor_path=program,
         created_at=now,
@@ -284,8 +289,10 @@ def _texts(request: DispatchRequest) -> tuple[str, str]:
     return plan, request.prompt
 
 
-def _verify(services: Services, request: DispatchRequest) -> list[str]:
-    chosen = services.config.verify if request.verify is None else request.verify
+def _verify(services: Services, request: DispatchRequest, project: str) -> list[str]:
+    chosen = request.verify
+    if chosen is None:
+        chosen = verify_of(services.config, project)
     return [command for command in chosen if command.strip()]
 
 

@@ -31,6 +31,7 @@ from handoff.agentd import outcome, turns
 from handoff.agentd.core import Core, clip
 from handoff.agentd.launching import launch_run
 from handoff.agentd.workspaces import own_work, plan_of
+from handoff.config import setup_of
 from handoff.crashpoints import reach
 from handoff.errors import ExecutorGone, Failed, HandoffError
 from handoff.executors.turn import Claim, parse_trailer
@@ -176,7 +177,7 @@ class Effects:
         await actor.call(lambda core: turns.prepared(core, effect.id, head, []))
 
     async def _set_up(self, work_dir: str, root: str) -> None:
-        wanted = self.actor.services.config.setup
+        wanted = setup_of(self.actor.services.config, self.actor.core.task.project_name)
         if wanted.copy:
             copied = await asyncio.to_thread(setup.copy_files, root, work_dir, wanted.copy)
             await self.actor.call(
