@@ -25,6 +25,7 @@ from handoff.store.sql import Q
 if TYPE_CHECKING:
     from handoff.agentd.actor import Actor
     from handoff.agentd.machine import Machine
+    from handoff.agentd.services import Services
     from handoff.config import Config
 
 log = logging.getLogger("handoff.watchdog")
@@ -46,6 +47,8 @@ class Watchdog:
         self.machine = machine
         self.clock = machine.services.clock
         self._told: dict[str, float] = {}
+        clock_behind(machine.services)
+        self._offset = self._wall_offset()
         self._forgot_ms = 0
 
     async def watch(self) -> None:
@@ -59,10 +62,23 @@ class Watchdog:
                     await self.look_at(actor)
                 except Exception:  # the watchdog outlives whatever it finds
                     log.exception("task %s", actor.task_id)
+            self._check_clock()
             try:
                 await self._forget_keys()
             except Exception:  # a full disk must not end the watch
                 log.exception("old keys")
+
+    def _wall_offset(self) -> float:
+        return self.clock.now_ms() / 1000 - self.clock.monotonic()
+
+    def _check_clock(self) -> None:
+        """Say it when somebody sets the clock back. Nothing depends on it: order is by
+        number, limits are measured on a clock that can't be set."""
+        offset = self._wall_offset()
+        back = self._offset - offset
+        self._offset = offset
+        if back > CLOCK_SLACK_S:
+            warn_clock(self.machine.services, back)
 
     async def look_at(self, actor: Actor) -> None:
         """Do what one task needs."""
@@ -113,6 +129,27 @@ class Watchdog:
                 conn.execute(Q[query], {"before": now - KEYS_KEPT_MS})
 
         await self.machine.services.store.write(forget)
+
+
+def clock_behind(services: Services) -> float:
+    """Seconds by which the clock is behind the newest event on record; says so if that is
+    more than a little."""
+    row = services.store.reader().execute(Q["event_newest_time"]).fetchone()
+    behind = 0.0 if row is None else (int(row[0]) - services.clock.now_ms()) / 1000
+    if behind > CLOCK_SLACK_S:
+        warn_clock(services, behind)
+    return behind
+
+
+def warn_clock(services: Services, seconds: float) -> None:
+    """The clock of the machine was set back."""
+    text = (
+        f"the clock was set back by {duration(seconds)}: times on record are later than now; "
+        "the order of events is by their numbers and holds"
+    )
+    if text not in services.warnings:
+        services.warnings.append(text)
+    log.warning("%s", text, extra={"action": "clock_set_back"})
 
 
 def stall_limit(config: Config, phase: str) -> float:

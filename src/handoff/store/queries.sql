@@ -267,6 +267,10 @@ SELECT count(*) FROM events WHERE task_id = :task_id AND wakes = 1 AND seq > :af
 SELECT seq, task_id, type, actor, wakes, payload, created_at FROM events
 WHERE task_id = :task_id ORDER BY seq DESC LIMIT :limit;
 
+-- name: event_newest_time
+-- When the newest event of the machine was recorded.
+SELECT created_at FROM events ORDER BY seq DESC LIMIT 1;
+
 -- name: frame_add
 -- One frame of the live view.
 INSERT INTO frames (task_id, n, turn, kind, data, at)

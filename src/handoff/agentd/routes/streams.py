@@ -8,7 +8,9 @@ stops reading stops its own stream and nobody else's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
 
 #: seconds between two signs of life on a silent stream
 HEARTBEAT_S = 20.0
-#: rows read at once
+#: rows read at once, and bytes of them: what a reader that does not read holds
 PAGE = 200
+PAGE_BYTES = 256 * 1024
 NDJSON = "application/x-ndjson"
 
 Item = tuple[int, bool, bytes]
@@ -80,16 +83,14 @@ class _Streams:
         if recent is not None:
             return recent[:PAGE]
         where = {"task_id": task_id, "after": after, "limit": PAGE}
-        rows = views.event_rows(self.store.reader().execute(Q["events_after"], where).fetchall())
-        return [(int(str(r["seq"])), bool(r["wakes"]), event_line(r)) for r in rows]
+        return _bounded(self.store.reader().execute(Q["events_after"], where), _event_item)
 
     def _frames(self, task_id: str, after: int) -> list[Item]:
         recent = self.hub.channel(task_id).frames.after(after)
         if recent is not None:
             return recent[:PAGE]
         where = {"task_id": task_id, "start": after + 1, "limit": PAGE}
-        rows = views.frame_rows(self.store.reader().execute(Q["frames_from"], where).fetchall())
-        return [(int(str(r["n"])), False, frame_line(r)) for r in rows]
+        return _bounded(self.store.reader().execute(Q["frames_from"], where), _frame_item)
 
     # -- events --------------------------------------------------------------------------
 
@@ -325,6 +326,28 @@ class _Streams:
     def _frames_from_database(self, task_id: str, after: int) -> list[dict[str, object]]:
         where = {"task_id": task_id, "start": after + 1, "limit": PAGE}
         return views.frame_rows(self.store.reader().execute(Q["frames_from"], where).fetchall())
+
+
+def _event_item(row: tuple[object, ...]) -> Item:
+    event = views.event_rows([row])[0]
+    return int(str(event["seq"])), bool(event["wakes"]), event_line(event)
+
+
+def _frame_item(row: tuple[object, ...]) -> Item:
+    frame = views.frame_rows([row])[0]
+    return int(str(frame["n"])), False, frame_line(frame)
+
+
+def _bounded(rows: sqlite3.Cursor, item_of: Callable[[tuple[object, ...]], Item]) -> list[Item]:
+    """The first rows, at least one if there is any, up to :data:`PAGE_BYTES`."""
+    items, size = [], 0
+    with contextlib.closing(rows):
+        for row in rows:
+            items.append(item_of(row))
+            size += len(items[-1][2])
+            if size >= PAGE_BYTES:
+                break
+    return items
 
 
 def _ticket_of(event: dict[str, object]) -> object:
