@@ -36,6 +36,8 @@ TICK_S = 5.0
 IDLE_EXECUTOR_S = 900.0
 #: milliseconds that idempotency keys are kept
 KEYS_KEPT_MS = 24 * 3600 * 1000
+#: seconds that the clock may step back unnoticed (time servers correct by less)
+CLOCK_SLACK_S = 60.0
 #: waiting processes that a report names, each with those that wait for it
 PROCESSES_NAMED = 10
 

@@ -269,7 +269,7 @@ WHERE task_id = :task_id ORDER BY seq DESC LIMIT :limit;
 
 -- name: event_newest_time
 -- When the newest event of the machine was recorded.
-SELECT created_at FROM events ORDER BY seq DESC LIMIT 1;
+SELECT created_at FROM events WHERE seq = (SELECT max(seq) FROM events);
 
 -- name: frame_add
 -- One frame of the live view.

@@ -13,7 +13,6 @@ from tests.unit.agentd.harness import Box
 from handoff.agentd import watchdog
 from handoff.clock import FakeClock
 from handoff.config import Config
-from handoff.process.contract import Proc
 from handoff.store.engine import Store
 
 
@@ -34,10 +33,8 @@ def test_a_clock_behind_the_records_is_told(box: Box) -> None:
     machine = SimpleNamespace(store=box.store, clock=box.clock, warnings=[])
     box.clock.set_back(7300)
     assert watchdog.clock_behind(machine) == pytest.approx(7300)  # type: ignore[arg-type]
-    assert machine.warnings == [
-        "the clock was set back by 2h1m: times on record are later than now; "
-        "the order of events is by their numbers and holds"
-    ]
+    assert len(machine.warnings) == 1
+    assert machine.warnings[0].startswith("the clock was set back by 2h1m: ")
 
 
 def test_a_clock_set_back_while_agentd_runs_is_told_once(services: Any) -> None:
@@ -57,15 +54,6 @@ def test_events_keep_their_order_when_the_clock_goes_back(box: Box) -> None:
     box.ask_permission("p1")
     assert box.types()[-1] == "permission_request"
     assert box.seqs == sorted(box.seqs)
-
-
-def test_the_waiting_processes_are_the_leaves() -> None:
-    tree = [
-        Proc(1, 0, 1, "agent", 9.0),
-        Proc(2, 1, 2, "git commit", 8.0),
-        Proc(3, 2, 3, "gpg", 7.0),
-    ]
-    assert [p.command for p in watchdog.busy(tree)] == ["gpg"]
 
 
 @pytest.mark.parametrize(
