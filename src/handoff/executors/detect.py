@@ -51,9 +51,9 @@ class Detection(msgspec.Struct, frozen=True, omit_defaults=True):
     it could not be told. ``supported``: whether that version is among those that
     Handoff was tested with; None without a version. ``login``: ``yes``, ``no`` or
     ``unknown``; ``evidence``: the file or variable that says so. ``problem``: why it
-    can't be used, "" if nothing was found. ``remedy``: the command for whatever is
-    missing: it, its interpreter or its login. ``warning``: what of the user's settings
-    lets it work past the gate, and how to shut that; "" if nothing does.
+    can't be used, or what of the user's settings lets it work past the gate; "" if
+    nothing was found. ``remedy``: the command for whatever is missing: it, its
+    interpreter or its login.
     """
 
     name: str
@@ -65,7 +65,6 @@ class Detection(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: str = ""
     problem: str = ""
     remedy: str = ""
-    warning: str = ""
 
 
 def detect(
@@ -106,7 +105,7 @@ def detect(
         login=login,
         evidence=evidence,
         remedy=definition.login if login == "no" else "",
-        warning=_open_gate(home) if definition.name == "grok" else "",
+        problem=_open_gate(home) if definition.name == "grok" else "",
     )
     if not version:
         return found
@@ -115,7 +114,7 @@ def detect(
         found,
         version=told,
         supported=told in definition.tested if told else None,
-        problem=problem,
+        problem=problem or found.problem,
         remedy=definition.install if problem else found.remedy,
     )
 

@@ -245,5 +245,5 @@ def test_settings_that_let_grok_past_the_gate_are_told(
         if text is not None:
             (machine.home / name).mkdir()
             (machine.home / name / file).write_text(text)
-    warning = machine.detect(BUILT_IN["grok"]).warning
-    assert ("settings.json" in warning) is warned
+    problem = machine.detect(BUILT_IN["grok"]).problem
+    assert ("settings.json" in problem) is warned
