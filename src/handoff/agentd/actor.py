@@ -19,15 +19,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from handoff.agentd import tickets, turns
-from handoff.agentd.core import STDERR_TAIL, Core
+from handoff.agentd.core import Core
 from handoff.agentd.hub import Hub
 from handoff.agentd.journal import LineReader, Position
 from handoff.agentd.services import Services
+from handoff.agentd.taking import take_record
 from handoff.crashpoints import reach
-from handoff.errors import ExecutorGone, HandoffError, StorageError, UnknownTask, Unreachable
+from handoff.errors import (
+    ExecutorGone,
+    HandoffError,
+    StorageError,
+    TooLarge,
+    UnknownTask,
+    Unreachable,
+)
 from handoff.executors import contract
-from handoff.executors.contract import Driver, PermissionAsked
-from handoff.gate.examine import examine
+from handoff.executors.contract import Driver
 from handoff.lifecycle import terminal
 from handoff.process.contract import Record, Shim
 from handoff.store import commit
@@ -46,6 +53,8 @@ BATCH_BYTES = 256 * 1024
 REDACT_INLINE = 16 * 1024
 #: seconds between attempts while the database can't be written
 RETRY_S = 1.0
+#: seconds that a shim may take to acknowledge that journal may go
+ACK_S = 5.0
 
 
 class _Call:
@@ -81,6 +90,8 @@ class Actor:
         self._unsent: deque[tuple[int, bytes, str | None]] = deque()
         self._unsent_news = asyncio.Event()
         self._stuck_at: tuple[int, int] = (-1, 0)
+        #: take records one by one, because one of them can't be stored
+        self._careful = False
         self._closed = False
 
     @property
@@ -154,16 +165,27 @@ class Actor:
     async def _loop(self) -> None:
         while True:
             item = await self._inbox.get()
-            if item is None:
-                self._token_queued = False
-                await self._take_records()
-            else:
+            if item is not None:
                 await self._take_call(item)
+                continue
+            self._token_queued = False
+            try:
+                await self._take_records()
+            except Exception:  # whatever it is, the next input finds an actor
+                log.exception("records of task %s", self.task_id)
+                await asyncio.sleep(RETRY_S)
+                await self._read_again()
 
     async def _take_call(self, item: _Call) -> None:
+        if item.future.cancelled():
+            return  # nobody wants it any more: what it was to change has lost its meaning
         try:
             result = item.fn(self.core)
             await self._commit()
+        except asyncio.CancelledError:
+            if not item.future.done():
+                item.future.set_exception(self._closed_error())
+            raise
         except HandoffError as error:
             await self._forget_change(error)
             if not item.future.done():
@@ -185,8 +207,22 @@ class Actor:
                 break
             except StorageError:
                 await asyncio.sleep(RETRY_S)
-        if isinstance(error, StorageError) and self.shim is not None:
+        if isinstance(error, StorageError):
             # What was read since the last commit has to be read again.
+            self._follow_again()
+        # An effect that was to be given up is due again.
+        self.on_commit(self, Change())
+
+    async def _read_again(self) -> None:
+        """Go back to what the database holds, and read the journal from there."""
+        await self._forget_change(StorageError(""))
+
+    def _follow_again(self) -> None:
+        if (
+            self.shim is not None
+            and self._is_of_this_run()
+            and self.core.must_run().state != "ended"
+        ):
             self.follow(self.shim)
 
     async def _commit(self) -> None:
@@ -240,7 +276,7 @@ class Actor:
         self._sender = asyncio.create_task(self._send(shim, run.id), name="input-sender")
 
     async def _read(self, shim: Shim, start: Position) -> None:
-        exited = False
+        exited, why = False, ""
         try:
             async for record in shim.records(start.offset):
                 exited = exited or record.kind == "exited"
@@ -252,10 +288,12 @@ class Actor:
                     await self._room.wait()
         except HandoffError as error:
             log.warning("journal of task %s: %s", self.task_id, error)
+            why = error.cause
         while self._records:
             self._room.clear()
             await self._room.wait()
-        await self.call(lambda core: turns.run_exited(core, None, _gone(shim, exited)))
+        gone = partial(_run_gone, run_id=shim.run_id, why=why or _gone(shim, exited))
+        await self.call(gone)
         await shim.close()
 
     def _queue_token(self) -> None:
@@ -277,6 +315,9 @@ class Actor:
                     await shim.send(number, data)
                 except ExecutorGone:
                     return  # the reader sees the end of the process and tells
+                except TooLarge:
+                    await asyncio.sleep(RETRY_S)  # the executor does not read: it may yet
+                    continue
                 except HandoffError:
                     log.exception("input %d of run %s was refused", number, run_id)
                     return
@@ -290,18 +331,24 @@ class Actor:
     # -- records -------------------------------------------------------------------------
 
     async def _take_records(self) -> None:
-        taken = 0
-        while self._records and taken < BATCH_BYTES:
+        taken, lines, record = 0, self._lines, None
+        while self._records and taken < (1 if self._careful else BATCH_BYTES):
             record = self._records[0]
-            try:
-                await self._take_record(record)
-            except HandoffError as error:
-                await self._give_up_record(record, error)
-                return
-            except Exception as error:  # one bad record must not stop the task for ever
-                log.exception("record %d of task %s", record.offset, self.task_id)
-                await self._give_up_record(record, error)
-                return
+            if self._is_of_this_run():
+                try:
+                    await take_record(self, self._lines, record)
+                except HandoffError as error:
+                    await self._give_up_record(record, error)
+                    return
+                except Exception as error:  # one bad record must not stop the task for ever
+                    log.exception("record %d of task %s", record.offset, self.task_id)
+                    await self._give_up_record(record, error)
+                    return
+                if self._lines is not lines:
+                    # Followed anew meanwhile, from the last commit on: that reader brings
+                    # these records again.
+                    await self._read_again()
+                    return
             self._records.popleft()
             self._record_bytes -= len(record.data) + 64
             taken += len(record.data) + 64
@@ -313,12 +360,38 @@ class Actor:
             await asyncio.sleep(RETRY_S)
             await self._forget_change(error)
             return
-        if self.shim is not None and self.core.run is not None:
-            await self.shim.ack(self.core.run.read_offset)
+        except Exception as error:  # a row that the database does not take
+            log.exception("records of task %s up to %s", self.task_id, record)
+            if self._careful and record is not None:
+                await self._give_up_record(record, error)
+            else:
+                self._careful = True  # one by one: the next failure names its record
+                await self._read_again()
+            return
+        self._careful = self._careful and record is not None and record.offset < self._stuck_at[0]
+        await self._acknowledge()
         if self._record_bytes <= PENDING_BYTES:
             self._room.set()
         if self._records:
             self._queue_token()
+
+    def _is_of_this_run(self) -> bool:
+        """Whether what is read is the newest run's. An earlier one, that is still being
+        ended, says nothing any more that matters to its successor."""
+        run = self.core.run
+        return run is not None and self.shim is not None and self.shim.run_id == run.id
+
+    async def _acknowledge(self) -> None:
+        """Let the shim drop what is committed. It can wait: a shim that does not answer
+        must not keep the task's coordinator waiting."""
+        run, shim = self.core.run, self.shim
+        if run is None or shim is None or shim.run_id != run.id:
+            return
+        try:
+            async with asyncio.timeout(ACK_S):
+                await shim.ack(run.read_offset)
+        except (TimeoutError, HandoffError, OSError) as error:
+            log.warning("journal of task %s was not trimmed: %s", self.task_id, error)
 
     async def _give_up_record(self, record: Record, error: Exception) -> None:
         """A record can't be taken: try again from the database's state; the third time,
@@ -340,79 +413,12 @@ class Actor:
 
     def _keep_position(self) -> None:
         run = self.core.run
-        if run is None:
+        if run is None or not self._is_of_this_run():
             return
         position = self._lines.position
         if (run.read_offset, run.read_skip) != position:
             run.read_offset, run.read_skip = position
             self.core.touch_run()
-
-    async def _take_record(self, record: Record) -> None:
-        core = self.core
-        match record.kind:
-            case "stdout":
-                for line in self._lines.feed(record.offset, record.end, record.data):
-                    await self._take_line(line)
-                if self._lines.oversized and core.run_alive:
-                    limit = self.services.config.limits.line
-                    turns.too_large(core, self._lines.oversized, limit)
-                    core.save_driver()
-            case "stderr":
-                run = core.touch_run()
-                text = self.services.redact_text(record.data.decode(errors="replace"))
-                run.stderr_tail = (run.stderr_tail + text)[-STDERR_TAIL:]
-            case "exited":
-                code = int(record.data.decode() or "0")
-                turns.run_exited(core, code)
-            case "pressure":
-                core.event("resource_pressure", {"used": int(record.data.decode() or "0")})
-            case "swept":
-                count = int(record.data.decode() or "0")
-                if count:
-                    text = f"{count} processes that the executor left behind were ended"
-                    core.event("progress", {"text": text})
-            case _:
-                pass
-        self._lines.passed(record.end)
-        self.last_activity = self.services.clock.monotonic()
-
-    async def _take_line(self, line: bytes) -> None:
-        core = self.core
-        if core.driver is None:
-            return
-        try:
-            outputs = core.driver.feed(line)
-        except Exception as error:  # a driver's fault costs its line, not the task
-            log.exception("driver of task %s", self.task_id)
-            outputs = [contract.Unrecognised(f"{type(error).__name__} in the driver")]
-        for output in outputs:
-            if isinstance(output, contract.Send):
-                core.send(output.data)
-            elif isinstance(output, PermissionAsked):
-                await self._take_permission(output)
-            else:
-                turns.take(core, [output])
-        core.save_driver()
-
-    async def _take_permission(self, asked: PermissionAsked) -> None:
-        core = self.core
-        if core.terminal or not core.turn_open:
-            # Nobody will rule on it any more: the executor must not wait for ever.
-            core.command(lambda driver: driver.command(contract.Deny(asked.id, "the turn is over")))
-            return
-        if core.must_turn().state == "starting":
-            core.move_turn("executor_took_prompt")
-        examined = await asyncio.to_thread(examine, asked, work_dir=core.task.work_dir)
-        granted = self._grant(core, examined.fingerprint) if examined.reusable else None
-        tickets.open_gate(core, asked, examined, granted)
-
-    def _grant(self, core: Core, fingerprint: str) -> str | None:
-        for ticket in core.tickets.values():
-            if ticket.fingerprint == fingerprint and ticket.state == "open":
-                return None
-        where = {"task_id": core.task.id, "fingerprint": fingerprint}
-        row = self.services.store.reader().execute(Q["grant_find"], where).fetchone()
-        return str(row[1]) if row else None
 
 
 def _sent(core: Core, *, run_id: str, number: int, ticket_id: str | None) -> None:
@@ -420,6 +426,12 @@ def _sent(core: Core, *, run_id: str, number: int, ticket_id: str | None) -> Non
     core.change.sent.append((run_id, number))
     if ticket_id is not None:
         tickets.delivered(core, ticket_id)
+
+
+def _run_gone(core: Core, *, run_id: str, why: str) -> None:
+    """A run's journal has come to its end."""
+    if core.run is not None and core.run.id == run_id:
+        turns.run_exited(core, None, why)
 
 
 def _gone(shim: Shim, exited: bool) -> str:

@@ -40,6 +40,8 @@ WORKING = frozenset({"starting", "working"})
 
 def admit(core: Core) -> None:
     """The machine has a place for the task: make its workspace."""
+    if core.task.state != "pending":
+        return  # stopped while it waited
     core.effect("prepare")
     core.set_phase("starting", "making the workspace")
 
@@ -47,6 +49,8 @@ def admit(core: Core) -> None:
 def prepared(core: Core, effect_id: int, start_head: str, notes: list[str]) -> None:
     """The workspace is there."""
     core.settle_effect(effect_id)
+    if core.terminal:
+        return  # stopped meanwhile: its clean-up is due
     core.task.workspace_state = "ready"
     core.change.task_changed = True
     core.touch_turn().start_head = start_head
@@ -82,6 +86,8 @@ def run_started(
     held back until :class:`~handoff.executors.contract.SessionReady`.
     """
     core.settle_effect(effect_id)
+    if core.must_run().state != "intended":
+        return  # given up meanwhile: it gets no prompt, and its end is due
     core.driver = driver
     core.move_run("started")
     core.task.executor_path = facts.get("path", "")
