@@ -62,7 +62,8 @@ def imports(path: pathlib.Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module)
+            whole = node.module != "handoff"
+            found |= {node.module if whole else f"handoff.{alias.name}" for alias in node.names}
     return found
 
 
