@@ -37,7 +37,6 @@ MAX_MODULE = 450
 MAX_FUNCTION = 80
 #: path -> why it is longer all the same
 LONG_MODULES: dict[str, str] = {
-    "errors.py": "the whole error tree, printed at its top",
     "errors.py": "the whole error tree, as data",
     "agentd/routes/tasks.py": "one handler a route, each a few lines; the table of routes",
     "agentd/turns.py": "what a driver's outputs mean for a task, one small function an output",
