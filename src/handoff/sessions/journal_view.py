@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from handoff.clock import Clock
 from handoff.lifecycle import ATTEMPT_LIVE
 from handoff.sessions import history as past
 from handoff.sessions import journal_file as file
 from handoff.sessions import journal_rows as rows
 from handoff.sessions.history import Event, History
 from handoff.sessions.owner import Liveness, alive
+
+if TYPE_CHECKING:
+    from handoff.clock import Clock
 
 __all__ = ["JournalView"]
 
