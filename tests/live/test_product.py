@@ -245,7 +245,6 @@ def process_of(product: Product, task: str) -> Any:
     return until(found, "the executor's process")
 
 
-@pytest.mark.xfail(reason="agentd does not start again without the session", strict=True)
 @pytest.mark.parametrize("product", ["claude"], indirect=True)
 def test_a_session_that_is_gone_is_begun_anew(product: Product) -> None:
     task = product.dispatch({"say": "First."})

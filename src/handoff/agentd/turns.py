@@ -188,8 +188,7 @@ def take(core: Core, outputs: list[Output]) -> None:
             case contract.SessionReady():
                 _session_ready(core, output)
             case contract.StartFailed():
-                turn_rested(core, contract.TurnEnded(text="", fault=output.fault))
-                end_run(core)
+                _start_failed(core, output)
             case _:
                 _take_minor(core, output)
 
@@ -289,6 +288,25 @@ def _session_ready(core: Core, ready: contract.SessionReady) -> None:
             {"text": "the executor lost its earlier session: the plan was sent again"},
         )
     _flush_prompt(core)
+
+
+def _start_failed(core: Core, failed: contract.StartFailed) -> None:
+    """The executor will never be ready. If only its session is gone, a process without one
+    takes the prompt, with the plan before it; else the turn has failed."""
+    turn = core.must_turn()
+    if failed.lost and core.task.session_id and turn.state in WORKING and not core.terminal:
+        core.task.session_id = ""
+        core.change.task_changed = True
+        core.event(
+            "progress",
+            {"text": "the executor's earlier session is gone: it begins anew, with the plan"},
+        )
+        prompt = core.must_run().pending_prompt or core.prompt(turn.number)
+        end_run(core)
+        begin_run(core, _with_context(core, prompt))
+        return
+    turn_rested(core, contract.TurnEnded(text="", fault=failed.fault))
+    end_run(core)
 
 
 def _with_context(core: Core, text: str) -> str:

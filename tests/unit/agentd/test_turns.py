@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.agentd.harness import CLAIM, Box
+from tests.unit.agentd.harness import CLAIM, Box, PlainDriver
 
 from handoff.agentd import outcome, tickets, turns
 from handoff.errors import BadTransition, Failed
-from handoff.executors.contract import Fault, TurnEnded
+from handoff.executors.contract import Fault, Session, StartFailed, TurnEnded
 
 
 def last(box: Box) -> tuple[str, dict[str, object]]:
@@ -133,6 +133,28 @@ def test_a_lost_context_is_told_the_plan_again(box: Box) -> None:
     sent = box.inputs[-1][2].decode()
     assert "do it" in sent
     assert "more" in sent
+
+
+def test_a_session_that_is_gone_is_begun_anew_once(box: Box) -> None:
+    box.start()
+    box.end_turn(TurnEnded(text=CLAIM))
+    box.verify()
+    box.step(lambda core: turns.run_exited(core, 0))
+    box.step(lambda core: turns.continue_(core, "more", "c" * 40, "me"))
+    session = Session(cwd="/", new_id="n", resume="s1")
+    started = box.effect("start_run")
+    box.step(lambda core: turns.run_started(core, started, PlainDriver(), session, {}))
+    lost = StartFailed(Fault("start", "no conversation found"), lost=True)
+    box.step(lambda core: turns.take(core, [lost]))
+    assert box.core.task.session_id == ""
+    assert box.core.task.state == "running"
+    box.start_run("new")
+    sent = box.inputs[-1][2].decode()
+    assert "do it" in sent
+    assert "more" in sent
+    box.step(lambda core: turns.take(core, [StartFailed(Fault("login", "log in"), lost=False)]))
+    box.verify("no_claim", commits=0)
+    assert last(box)[0] == "turn_failed"
 
 
 def test_an_executor_that_dies_in_its_turn_fails_the_turn(box: Box) -> None:
