@@ -143,6 +143,22 @@ def test_every_field_of_the_api_objects_is_documented() -> None:
     assert checked > 60
 
 
+def test_every_field_of_a_dispatch_and_every_query_is_documented() -> None:
+    from handoff.agentd.dispatching import DispatchRequest
+
+    api = TEXTS["docs/api.md"]
+    for field in DispatchRequest.__struct_fields__:
+        assert f"`{field}`" in api, field
+    asked = set()
+    for path in (SRC / "agentd" / "routes").glob("*.py"):
+        text = path.read_text("utf-8")
+        asked |= set(re.findall(r'query_params\.get(?:list)?\("(\w+)"', text))
+        asked |= set(re.findall(r'number\(request, "(\w+)"', text))
+    assert len(asked) > 10
+    for name in asked:
+        assert re.search(rf"[?&`]{name}\b", api), name
+
+
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     named = set(re.findall(r"(?m)^\| `([\w.-]+)` \|", TEXTS["docs/dependencies.md"]))
