@@ -159,6 +159,7 @@ def open_attempt(
     *,
     terminal: Terminal | None = None,
     start: Start = Child.start,
+    identity: Callable[[str], owner.Owner] = owner.me,
     reach: Callable[[str], None] = lambda _name: None,
 ) -> Outcome:
     """Open it, wait for its end, and say what is known.
@@ -166,7 +167,7 @@ def open_attempt(
     Never raises a HandoffError: it is in the outcome, with its exit code. A child that
     ended with 0 is no proof that the work went on.
     """
-    opening = Opening(journal, request, host, env, terminal or Terminal(), start, reach)
+    opening = Opening(journal, request, host, env, terminal or Terminal(), start, identity, reach)
     try:
         for _step in opening.steps():
             pass
@@ -195,10 +196,12 @@ class Opening:
         env: Mapping[str, str],
         terminal: Terminal,
         start: Start,
+        identity: Callable[[str], owner.Owner],
         reach: Callable[[str], None],
     ) -> None:
         self.journal, self.request, self.host = journal, request, host
-        self.env, self.terminal, self.start, self.reach = env, terminal, start, reach
+        self.env, self.terminal, self.start = env, terminal, start
+        self.identity, self.reach = identity, reach
         self.outcome = Outcome(EXIT["ended"])
         self.frozen: dict[str, Any] = {}
 
@@ -217,7 +220,7 @@ class Opening:
             return
         yield "agreed"
         token = self.journal.clock.new_id()
-        me = owner.me(hashlib.sha256(token.encode()).hexdigest())
+        me = self.identity(hashlib.sha256(token.encode()).hexdigest())
         held = self.journal.reserve(self.request.attempt_id, me, "cli")
         yield "reserved"
         with Shield() as shield:
