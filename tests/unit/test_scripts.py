@@ -90,3 +90,51 @@ def test_words_finds_what_has_no_place(tmp_path: pathlib.Path, text: str) -> Non
 def test_words_lets_code_and_plain_text_pass(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.md").write_text("# A\n\nThe executor says `worker`.\n\n```text\nworker\n```\n")
     assert words(tmp_path) == (0, "")
+
+
+def ci(tree: pathlib.Path, **codes: int) -> tuple[int, list[str]]:
+    """The exit code and output of .ci/run in a tree whose scripts only end with a code."""
+    (tree / ".ci").mkdir()
+    (tree / ".ci" / "run").write_bytes((ROOT / ".ci" / "run").read_bytes())
+    (tree / "README.md").write_text("$ scripts/install && scripts/test\n")
+    (tree / "scripts").mkdir()
+    (tree / "bin").mkdir()
+    for program in ("git", "python3", "npm", "apt-get"):
+        (tree / "bin" / program).write_text("#!/bin/sh\n")
+    for name in ("install", "check", "live-install", "test"):
+        code = codes.get(name.replace("-", "_"), 0)
+        says = "echo live=$HANDOFF_LIVE; echo '3 passed in 0.01s'" if name == "test" else ":"
+        (tree / "scripts" / name).write_text(f"#!/bin/sh\n{says}\nexit {code}\n")
+    for path in (*tree.glob("scripts/*"), *tree.glob("bin/*")):
+        path.chmod(0o755)
+    done = subprocess.run(
+        ["bash", tree / ".ci" / "run"],
+        env={"PATH": f"{tree / 'bin'}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_ci_ends_with_the_summary_and_runs_the_real_executors(tmp_path: pathlib.Path) -> None:
+    code, lines = ci(tmp_path)
+    assert code == 0
+    assert lines[-2:] == ["live=1", "3 passed in 0.01s"]
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [({"check": 1}, 1), ({"live_install": 1}, 1), ({"test": 5}, 5), ({"check": 1, "test": 5}, 1)],
+)
+def test_ci_says_it_when_something_failed_and_still_ends_with_the_summary(
+    tmp_path: pathlib.Path, codes: dict[str, int], expected: int
+) -> None:
+    code, lines = ci(tmp_path, **codes)
+    assert code == expected
+    assert lines[-1] == "3 passed in 0.01s"
+
+
+def test_ci_stops_where_nothing_can_be_installed(tmp_path: pathlib.Path) -> None:
+    code, lines = ci(tmp_path, install=1)
+    assert code == 1
+    assert not any("passed" in line for line in lines)
