@@ -99,7 +99,7 @@ def ci(tree: pathlib.Path, **codes: int) -> tuple[int, list[str]]:
     (tree / "README.md").write_text("$ scripts/install && scripts/test\n")
     (tree / "scripts").mkdir()
     (tree / "bin").mkdir()
-    for program in ("git", "python3", "npm", "apt-get"):
+    for program in ("git", "python3", "node", "npm", "apt-get"):
         (tree / "bin" / program).write_text("#!/bin/sh\n")
     for name in ("install", "check", "live-install", "test"):
         code = codes.get(name.replace("-", "_"), 0)
