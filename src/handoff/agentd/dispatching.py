@@ -104,8 +104,9 @@ async def accept(services: Services, request_id: str, body: bytes, actor: str) -
     """
     try:
         request = msgspec.json.decode(body, type=DispatchRequest)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UsageError(f"not a dispatch request: {error}") from error
+    _check_text(request)
     now = services.clock.now_ms()
     row = {
         "request_id": request_id,
@@ -123,6 +124,15 @@ async def accept(services: Services, request_id: str, body: bytes, actor: str) -
         return _accepted(found)
 
     return await services.store.write(add)
+
+
+def _check_text(request: DispatchRequest) -> None:
+    """What goes to the system as a path, a name or an argument can hold no NUL."""
+    for name in request.__struct_fields__:
+        value = getattr(request, name)
+        texts = value if isinstance(value, tuple) else (value,)
+        if name != "prompt" and any(isinstance(text, str) and "\0" in text for text in texts):
+            raise UsageError(f"'{name}' holds a NUL character")
 
 
 def unfinished(services: Services) -> list[Accepted]:

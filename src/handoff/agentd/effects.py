@@ -75,7 +75,6 @@ class Effects:
         self._current: tuple[int, asyncio.Task[None]] | None = None
         self._task: asyncio.Task[None] | None = None
         self._fresh_starts = 0
-        reach("start_run.started")
 
     def start(self) -> None:
         """Begin with what is due."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
@@ -9,13 +10,21 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from handoff.agentd import peers
 from handoff.agentd.peers import Peer
-from handoff.errors import ActorRefused, HandoffError, TooLarge, Unauthorized, UsageError
+from handoff.errors import (
+    ActorRefused,
+    HandoffError,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from handoff.agentd.machine import Machine
@@ -24,8 +33,22 @@ log = logging.getLogger("handoff.http")
 
 #: bytes of a request body; a plan of 4 MiB in base64 with room around it
 BODY_LIMIT = 8 * 1024 * 1024
+#: bytes of JSON that are decoded without a thread
+INLINE_LIMIT = 256 * 1024
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Json(JSONResponse):
+    """JSON as UTF-8. Names of files may be bytes that are no text: then all of the answer
+    is ASCII, and those bytes are escaped."""
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        try:
+            return super().render(content)
+        except UnicodeEncodeError:
+            return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
 class PeerProtocol(H11Protocol):
@@ -149,13 +172,64 @@ async def json_of(request: Request) -> dict[str, object]:
     raw = await body_of(request)
     if not raw.strip():
         return {}
-    try:
-        value = json.loads(raw)
-    except ValueError as error:
-        raise UsageError(f"the request's body is not JSON: {error}") from error
+    value = await asyncio.to_thread(_decode, raw) if len(raw) > INLINE_LIMIT else _decode(raw)
     if not isinstance(value, dict):
         raise UsageError("the request's body is not a JSON object")
     return value
+
+
+def _decode(raw: bytes) -> object:
+    try:
+        value = json.loads(raw, parse_constant=_no_number)
+        if b"\\u" in raw:
+            # Half of a surrogate pair is no text: nothing could keep it or pass it on.
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UsageError("the request's body holds half of a surrogate pair") from None
+    except RecursionError:
+        raise UsageError("the request's body is nested too deeply") from None
+    except ValueError as error:
+        raise UsageError(f"the request's body is not JSON: {error}") from error
+    return value
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def text_of(body: dict[str, object], name: str) -> str | None:
+    """A text of a body, None if it is not there (or null).
+
+    Raises:
+        UsageError: it is something else.
+    """
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"'{name}' must be text")
+    return value
+
+
+def flag_of(body: dict[str, object], name: str) -> bool:
+    """A switch of a body, off if it is not there (or null).
+
+    Raises:
+        UsageError: it is something else.
+    """
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise UsageError(f"'{name}' must be true or false")
+    return bool(value)
+
+
+def without_nul(text: str, name: str) -> str:
+    """The text, which goes to the system as a path or an argument.
+
+    Raises:
+        UsageError: it holds a NUL, which neither can.
+    """
+    if "\0" in text:
+        raise UsageError(f"'{name}' holds a NUL character")
+    return text
 
 
 async def on_error(request: Request, error: Exception) -> Response:
@@ -163,7 +237,22 @@ async def on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HandoffError)
     if error.http >= 500:
         log.warning("%s %s: %s", request.method, request.url.path, error)
-    return JSONResponse(_plain(error.to_json()), error.http)
+    return Json(_plain(error.to_json()), error.http)
+
+
+async def on_no_route(request: Request, error: Exception) -> Response:
+    """A path or method that this version does not have, said as every error is."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    typed: HandoffError = NotFound(f"there is no '{path}' here", remedy="handoff version")
+    if error.status_code != typed.http:
+        typed = UsageError(f"'{path}' does not take {request.method}")
+    return Json(typed.to_json(), error.status_code, headers=error.headers)
+
+
+async def on_hang_up(_request: Request, _error: Exception) -> Response:
+    """The caller went before its request was whole: nobody reads this answer."""
+    return Response(status_code=400)
 
 
 async def on_fault(request: Request, error: Exception) -> Response:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from handoff import config
 from handoff.agentd import http, listening, logs
@@ -175,7 +177,12 @@ def make_app(machine: Machine) -> http.Door:
         *review.routes(machine),
         *system.routes(machine),
     ]
-    handlers: dict[Any, Any] = {HandoffError: http.on_error, Exception: http.on_fault}
+    handlers: dict[Any, Any] = {
+        HandoffError: http.on_error,
+        HTTPException: http.on_no_route,
+        ClientDisconnect: http.on_hang_up,
+        Exception: http.on_fault,
+    }
     app = Starlette(routes=routes, exception_handlers=handlers)
     return http.Door(app, machine.services.config.token, os.getuid())
 

@@ -226,7 +226,10 @@ def parse_answer(ticket: TicketRow, body: dict[str, object]) -> tuple[str, str, 
     """
     decision, answer, answers = (body.get(k) for k in ("decision", "answer", "answers"))
     if ticket.kind == "gate":
-        return _parse_gate(ticket, decision, answer, answers, str(body.get("reason") or ""))
+        reason = body.get("reason") or ""
+        if not isinstance(reason, str):
+            raise UsageError("'reason' must be text")
+        return _parse_gate(ticket, decision, answer, answers, reason)
     if decision is not None:
         raise WrongKind(
             f"ticket {ticket.ref} is a question: it takes an answer, not a permission",

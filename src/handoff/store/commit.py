@@ -11,6 +11,7 @@ import json
 import sqlite3
 from dataclasses import dataclass, field
 
+from handoff.errors import UsageError
 from handoff.store.records import (
     EffectRow,
     RunRow,
@@ -110,10 +111,11 @@ def apply(conn: sqlite3.Connection, task: TaskRow, change: Change, now: int) -> 
     effects = _apply_effects(conn, task, change, now)
     if change.request is not None:
         key, operation, response = change.request
-        conn.execute(
-            Q["request_add"],
-            {"key": key, "operation": operation, "response": response, "created_at": now},
-        )
+        row = {"key": key, "operation": operation, "response": response, "created_at": now}
+        try:
+            conn.execute(Q["request_add"], row)
+        except sqlite3.IntegrityError as error:
+            raise UsageError(f"the key {key} was used for another call at the same time") from error
     task.updated_at = now
     conn.execute(Q["task_save"], encode(task))
     return Committed(events, frames, effects)

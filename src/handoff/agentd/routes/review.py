@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from handoff.agentd import http
+from handoff.agentd.keys import Key
 from handoff.agentd.workspaces import own_work
 from handoff.errors import HandoffError, NotAllowed, UnknownTask, UsageError
 from handoff.ids import short
@@ -81,14 +82,14 @@ class _Review:
                 )
             if asked.json:
                 found = await asyncio.to_thread(uncommitted, row.work_dir, asked.paths)
-                return JSONResponse({"uncommitted": found.to_json()})
+                return http.Json({"uncommitted": found.to_json()})
             pieces = await asyncio.to_thread(
                 partial(uncommitted_stream, row.work_dir, asked.paths, mode=asked.mode)
             )
             return await _streamed(pieces, {})
         span = await asyncio.to_thread(self._span, row, asked.base)
         if asked.json:
-            return JSONResponse(await asyncio.to_thread(self._diff_json, row, span, asked))
+            return http.Json(await asyncio.to_thread(self._diff_json, row, span, asked))
         stream = partial(review.diff_stream, row.repo_path, span, asked.paths, mode=asked.mode)
         pieces = await asyncio.to_thread(stream)
         headers = {"Handoff-Base": span.base, "Handoff-Head": span.head}
@@ -146,7 +147,7 @@ class _Review:
         read = partial(read_file, place, paths[0], commit=commit)
         if query.get("format", [""])[0] != "raw":
             found = await asyncio.to_thread(partial(read, limit=FILE_KEPT))
-            return JSONResponse(
+            return http.Json(
                 {
                     "content": found.data.decode(errors="replace"),
                     "b64": base64.b64encode(found.data).decode(),
@@ -173,11 +174,14 @@ class _Review:
                 "there is nowhere to run a command",
                 remedy=f"handoff diff {short(row.id)}",
             )
-        if body.get("stream"):
+        stream = http.flag_of(body, "stream")
+        key = Key(self.services.store, request, f"run {row.id}")
+        await key.begin(self.services.clock, f"handoff show {short(row.id)}")
+        if stream:
             lines = self._run_lines(command, row.work_dir, limit)
             return StreamingResponse(lines, media_type="application/x-ndjson")
         result = await self._run(command, row.work_dir, limit, None)
-        return JSONResponse(
+        return http.Json(
             {
                 "stdout": (result.tail_out + result.tail_err).decode(errors="replace"),
                 **_outcome(result),
@@ -309,14 +313,14 @@ def _outcome(result: CommandResult) -> dict[str, object]:
 def _command(body: dict[str, object]) -> list[str] | str:
     argv, text = body.get("argv"), body.get("cmd")
     if isinstance(argv, list) and argv and all(isinstance(a, str) for a in argv):
-        return [str(a) for a in argv]
+        return [http.without_nul(str(a), "argv") for a in argv]
     if isinstance(text, str) and text.strip():
-        return text
+        return http.without_nul(text, "cmd")
     raise UsageError("'argv' or 'cmd' is missing", remedy="handoff run TASK -- COMMAND")
 
 
 def _limit(body: dict[str, object]) -> float:
     value = body.get("timeout_s", RUN_S)
-    if not isinstance(value, int | float) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise UsageError("'timeout_s' must be a number of seconds above 0")
-    return min(float(value), RUN_MOST_S)
+    return float(min(value, RUN_MOST_S))

@@ -16,13 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from handoff.agentd import views
+from handoff.agentd import http, views
 from handoff.agentd.hub import event_line, frame_line
-from handoff.agentd.routes.tasks import number
+from handoff.agentd.routes.tasks import number, number_of
 from handoff.errors import HandoffError
 from handoff.lifecycle import terminal
 from handoff.store.records import TaskRow, TicketRow, decode
@@ -106,7 +106,7 @@ class _Streams:
             "events_waking_after" if request.query_params.get("wakes") == "1" else "events_after"
         )
         rows = views.event_rows(self.store.reader().execute(Q[query], where).fetchall())
-        return JSONResponse([views.event_json(row) for row in rows])
+        return http.Json([views.event_json(row) for row in rows])
 
     async def stream(self, request: Request) -> Response:
         """Events from a cursor on, as lines, until the task is over."""
@@ -165,6 +165,7 @@ class _Streams:
                 while items := page(cursor):
                     cursor = items[-1][0]
                     yield items
+                    await asyncio.sleep(0)  # a quick reader must not keep the loop to itself
                 if ended or not wait or self.hub.closing:
                     return
                 if not await _woken(flag):
@@ -207,8 +208,11 @@ class _Streams:
     async def websocket(self, socket: WebSocket) -> None:
         """Events from a cursor on, one a text frame, as the first protocol version has it."""
         wanted = socket.query_params.get("task", "")
-        text = socket.query_params.get("from_seq") or "0"
-        if not wanted or not text.isdigit():
+        try:
+            cursor = number_of(socket.query_params.get("from_seq"), "from_seq", 0, 1 << 62)
+        except HandoffError:
+            cursor = -1
+        if not wanted or cursor < 0:
             await socket.close(1008, "task and from_seq are needed")
             return
         await socket.accept()
@@ -222,13 +226,15 @@ class _Streams:
         gone = asyncio.create_task(_until_hangup(socket, flag))
         self.hub.watch(task_id)
         try:
-            await self._send_events(socket, task_id, int(text), flag, gone)
+            await self._send_events(socket, task_id, cursor, flag, gone)
         except (WebSocketDisconnect, RuntimeError):
             pass  # it went while something was sent; its cursor knows where
         finally:
             channel.unsubscribe(flag)
             self.hub.unwatch(task_id)
             gone.cancel()
+            if task_id not in self.machine.actors:
+                self.hub.forget(task_id)
 
     async def _send_events(
         self,

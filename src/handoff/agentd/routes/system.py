@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from handoff import __version__
@@ -92,7 +92,7 @@ class _System:
             "disk": await asyncio.to_thread(self._disk),
             "warnings": services.warnings,
         }
-        return JSONResponse(body)
+        return http.Json(body)
 
     async def _probe(self, actor: Actor) -> dict[str, object]:
         row = actor.core.task
@@ -133,7 +133,7 @@ class _System:
     async def footprint(self, _request: Request) -> Response:
         """Every task's processes."""
         actors = list(self.machine.actors.values())
-        return JSONResponse({"rows": [await _footprint(actor) for actor in actors]})
+        return http.Json({"rows": [await _footprint(actor) for actor in actors]})
 
     # -- worktrees -----------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class _System:
         conn = self.services.store.reader()
         ids = [r[0] for r in conn.execute(Q["tasks_terminal_with_workspace"]).fetchall()]
         rows = [await asyncio.to_thread(self._residue, task_id) for task_id in ids]
-        return JSONResponse({"rows": rows, "scanned": len(ids)})
+        return http.Json({"rows": rows, "scanned": len(ids)})
 
     def _residue(self, task_id: str) -> dict[str, object]:
         row = self._row(task_id)
@@ -167,7 +167,7 @@ class _System:
         """Remove the worktree of a task that is over."""
         task_id = self.machine.resolve(request.path_params["task"])
         http.guard(self.machine, request, task_id)
-        force = bool((await http.json_of(request)).get("force"))
+        force = http.flag_of(await http.json_of(request), "force")
         row = self._row(task_id)
         if not terminal(row.state):
             raise NotAllowed(
@@ -188,7 +188,7 @@ class _System:
                 dirty=[{"status": s, "path": p} for s, p in outcome.entries],
             )
         await self.machine.actor(task_id).call(_workspace_gone)
-        return JSONResponse(
+        return http.Json(
             {
                 "removed": outcome.action == "removed",
                 "branch": row.branch,
@@ -209,7 +209,7 @@ class _System:
     async def projects(self, _request: Request) -> Response:
         """All registered projects with what is seen of them now."""
         rows = self.services.store.reader().execute(Q["project_list"]).fetchall()
-        return JSONResponse([await asyncio.to_thread(_project_json, row) for row in rows])
+        return http.Json([await asyncio.to_thread(_project_json, row) for row in rows])
 
     async def add_project(self, request: Request) -> Response:
         """Register the repository at a path."""
@@ -220,9 +220,10 @@ class _System:
             raise UsageError(
                 "'path' must be an absolute path", remedy="handoff project add --path ."
             )
-        project = await asyncio.to_thread(identify, path)
-        name = str(body.get("name") or project.name)
-        if not name or any(c in name for c in "/\\:") or name in (".", ".."):
+        given = http.text_of(body, "name")
+        project = await asyncio.to_thread(identify, http.without_nul(path, "path"))
+        name = given or project.name
+        if any(c in "/\\:" or not c.isprintable() for c in name) or name in (".", ".."):
             raise UsageError(f"'{name}' can't be a project's name")
         row = {
             "project_id": project.project_id,
@@ -232,14 +233,14 @@ class _System:
             "created_at": self.services.clock.now_ms(),
         }
         added = await self.services.store.write(lambda conn: _register(conn, row))
-        return JSONResponse({**_project_json(added), "project": asdict(project)})
+        return http.Json({**_project_json(added), "project": asdict(project)})
 
     async def remove_project(self, request: Request) -> Response:
         """Unregister a project; nothing on disk is touched."""
         http.guard(self.machine, request, None)
         name = request.path_params["name"]
         await self.services.store.write(lambda conn: _unregister(conn, name))
-        return JSONResponse({"ok": True})
+        return http.Json({"ok": True})
 
 
 async def _footprint(actor: Actor) -> dict[str, object]:
@@ -277,6 +278,11 @@ def _register(conn: sqlite3.Connection, row: dict[str, object]) -> tuple[object,
             f"this project is registered as '{known[1]}' at {known[2]}",
             remedy=f"handoff project rm {known[1]}",
         )
+    there = [p for p in conn.execute(Q["project_list"]).fetchall() if p[2] == row["path"]]
+    if there:
+        # Another origin since: the same place, and who uses its name need not care.
+        conn.execute(Q["project_remove"], {"name": there[0][1]})
+        row = {**row, "name": there[0][1], "created_at": there[0][4]}
     taken = conn.execute(Q["project_by_name"], {"name": row["name"]}).fetchone()
     if taken is not None:
         raise NotAllowed(

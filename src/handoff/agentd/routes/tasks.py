@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from handoff.agentd import http, tickets, turns, views
 from handoff.agentd.core import Core
+from handoff.agentd.keys import Key
 from handoff.errors import (
     ChangedSinceAsked,
     HandoffError,
@@ -72,12 +73,16 @@ def number(request: Request, name: str, default: int, most: int) -> int:
     Raises:
         UsageError: it is not one, or is negative.
     """
-    text = request.query_params.get(name)
+    return number_of(request.query_params.get(name), name, default, most)
+
+
+def number_of(text: str | None, name: str, default: int, most: int) -> int:
+    """The same of a text; above ``most`` is ``most``."""
     if text is None or text == "":
         return default
     if not text.isascii() or not text.isdigit():
-        raise UsageError(f"'{name}' must be a whole number, 0 or more, not '{text}'")
-    return min(int(text), most)
+        raise UsageError(f"'{name}' must be a whole number, 0 or more, not '{text[:40]}'")
+    return most if len(text.lstrip("0")) > len(str(most)) else min(int(text), most)
 
 
 class _Tasks:
@@ -119,13 +124,13 @@ class _Tasks:
             shown = [r for r in rows if not project or project in (r.project_name, r.project_id)]
             return [views.task_view(self.machine, conn, row) for row in shown]
 
-        return JSONResponse(await self.machine.services.store.read_async(read))
+        return http.Json(await self.machine.services.store.read_async(read))
 
     async def show(self, request: Request) -> Response:
         """One task, its open tickets, its newest events and its turns."""
         task_id = self._id(request)
 
-        return JSONResponse(self.machine.services.store.read(partial(self._snapshot, task_id)))
+        return http.Json(self.machine.services.store.read(partial(self._snapshot, task_id)))
 
     def _snapshot(self, task_id: str, conn: sqlite3.Connection) -> dict[str, object]:
         where: dict[str, object] = {"task_id": task_id}
@@ -145,12 +150,12 @@ class _Tasks:
         conn = self.machine.services.store.reader()
         where = {"task_id": self._id(request)}
         rows = decode(TicketRow, conn.execute(Q["tickets_of_task"], where))
-        return JSONResponse([views.ticket_json(row) for row in rows])
+        return http.Json([views.ticket_json(row) for row in rows])
 
     async def ticket(self, request: Request) -> Response:
         """One ticket, every byte of it."""
         row = self._ticket(self._id(request), request.path_params["ticket"])
-        return JSONResponse(views.ticket_json(row))
+        return http.Json(views.ticket_json(row))
 
     def _ticket(self, task_id: str, wanted: str) -> TicketRow:
         conn = self.machine.services.store.reader()
@@ -167,7 +172,7 @@ class _Tasks:
         """What the executor was given."""
         row = self._row(self._id(request))
         text = commit.prompt(self.machine.services.store.reader(), row.id, 1)
-        return JSONResponse({"plan": text, "name": row.plan_name})
+        return http.Json({"plan": text, "name": row.plan_name})
 
     # -- dispatch ------------------------------------------------------------------------
 
@@ -178,7 +183,7 @@ class _Tasks:
         task_id = await self.machine.dispatch(key, await http.body_of(request), actor)
         if request.query_params.get("wait") != "0":
             await self._started(task_id)
-        return JSONResponse(views.task_json(self.machine, self._row(task_id)))
+        return http.Json(views.task_json(self.machine, self._row(task_id)))
 
     async def _started(self, task_id: str) -> None:
         """Wait until the executor runs, the task stands in the queue, or it has failed."""
@@ -197,15 +202,18 @@ class _Tasks:
             return
         finally:
             channel.unsubscribe(flag)
-        if actor.state == "failed":
-            raise self._start_error(task_id)
+        if actor.state == "failed" and (error := self._start_error(task_id)) is not None:
+            raise error
 
-    def _start_error(self, task_id: str) -> HandoffError:
+    def _start_error(self, task_id: str) -> HandoffError | None:
+        """Why the task never began, or None if it did and was stopped later."""
         conn = self.machine.services.store.reader()
         rows = conn.execute(Q["events_newest"], {"task_id": task_id, "limit": 20}).fetchall()
         for event in views.event_rows(rows):
             if event["type"] == "failed":
                 payload = json.loads(str(event["payload"]))
+                if "code" not in payload:
+                    break  # stopped
                 cause = payload.get("reason") or payload.get("fail_reason")
                 body = {
                     "error": cause,
@@ -214,6 +222,8 @@ class _Tasks:
                     "details": {"task_id": task_id},
                 }
                 return from_json(body)
+        if conn.execute(Q["run_last"], {"task_id": task_id}).fetchone() is not None:
+            return None
         return NotAllowed(f"task {short(task_id)} was stopped before it began")
 
     # -- tickets -------------------------------------------------------------------------
@@ -222,29 +232,32 @@ class _Tasks:
         """Answer a ticket, and tell whether the executor got it."""
         task_id, actor, who = self._guarded(request)
         body = await http.json_of(request)
-        key = request.headers.get("handoff-request")
-        if key and (known := self._known(key)) is not None:
-            return JSONResponse(known)
-        ticket = self._wanted(task_id, actor, body)
+        key = self._key(request, "reply", task_id)
+        if (known := key.answer()) is not None:
+            return http.Json(await self._delivery(actor, str(known["ticket"])))
+        ticket = self._wanted(task_id, body)
         decision, reason, answers = tickets.parse_answer(ticket, body)
         tickets.check_open(ticket)
         if decision == "allow":
             await self._check_unchanged(actor, ticket)
 
         def answer(core: Core) -> None:
-            current = core.tickets.get(ticket.id) or ticket
+            if key.answer() is not None:
+                return  # the same call, twice at once
+            current = core.tickets.get(ticket.id) or self._ticket(task_id, ticket.id)
             tickets.answer(core, current, decision, reason, answers, who)
-            if key:
-                core.change.request = (key, "reply", json.dumps({"ok": True, "ticket": ticket.id}))
+            core.change.request = key.record({"ok": True, "ticket": ticket.id})
 
         await actor.call(answer)
-        return JSONResponse(await self._delivery(actor, ticket.id))
+        return http.Json(await self._delivery(actor, ticket.id))
 
-    def _wanted(self, task_id: str, actor: Actor, body: dict[str, object]) -> TicketRow:
-        wanted = str(body.get("ticket_id") or "")
+    def _wanted(self, task_id: str, body: dict[str, object]) -> TicketRow:
+        wanted = http.text_of(body, "ticket_id")
         if wanted:
             return self._ticket(task_id, wanted)
-        opened = actor.core.open_tickets()
+        conn = self.machine.services.store.reader()
+        rows = decode(TicketRow, conn.execute(Q["tickets_unsettled"], {"task_id": task_id}))
+        opened = [row for row in rows if row.state == "open"]
         if len(opened) == 1:
             return opened[0]
         if not opened:
@@ -320,10 +333,8 @@ class _Tasks:
             answer["reason"] = row.void_reason or "recorded; the executor has not taken it yet"
         return answer
 
-    def _known(self, key: str) -> dict[str, object] | None:
-        row = self.machine.services.store.reader().execute(Q["request_get"], {"key": key})
-        found = row.fetchone()
-        return None if found is None else {**json.loads(found[1]), "repeated": True}
+    def _key(self, request: Request, what: str, task_id: str) -> Key:
+        return Key(self.machine.services.store, request, f"{what} {task_id}")
 
     # -- turns ---------------------------------------------------------------------------
 
@@ -331,13 +342,13 @@ class _Tasks:
         """Further instructions."""
         task_id, actor, who = self._guarded(request)
         body = await http.json_of(request)
-        key = request.headers.get("handoff-request")
-        if key and (known := self._known(key)) is not None:
-            return JSONResponse(known)
+        key = self._key(request, "continue", task_id)
+        if (known := key.answer()) is not None:
+            return http.Json(known)
         text = body.get("instructions")
         if not isinstance(text, str) or not text.strip():
             raise UsageError("'instructions' is missing", remedy="handoff continue TASK TEXT")
-        row = actor.core.task
+        row = self._row(task_id)
         if row.state != "waiting_review":
             raise NotAllowed(
                 f"task {short(task_id)} is {row.state}: it takes further instructions only when "
@@ -348,19 +359,19 @@ class _Tasks:
         head = await asyncio.to_thread(workspace_state.head_of, row.work_dir)
 
         def go(core: Core) -> None:
+            if key.answer() is not None:
+                return  # the same call, twice at once
             turns.continue_(core, text, head, who)
-            if key:
-                done = {"ok": True, "state": core.task.state}
-                core.change.request = (key, "continue", json.dumps(done))
+            core.change.request = key.record({"ok": True, "state": core.task.state})
 
         await actor.call(go)
-        return JSONResponse({"ok": True, "state": actor.state})
+        return http.Json({"ok": True, "state": actor.state})
 
     async def interrupt(self, request: Request) -> Response:
         """End the running turn, keep the session."""
         _, actor, who = self._guarded(request)
         await self.machine.interrupt(actor, who)
-        return JSONResponse({"ok": True, "state": actor.state})
+        return http.Json({"ok": True, "state": actor.state})
 
     # -- the end -------------------------------------------------------------------------
 
@@ -368,27 +379,31 @@ class _Tasks:
         """Accept the task."""
         task_id, actor, who = self._guarded(request)
         body = await http.json_of(request)
-        note = body.get("note") or ""
-        if not isinstance(note, str) or len(note.encode()) > NOTE_LIMIT:
+        note = http.text_of(body, "note") or ""
+        if len(note.encode()) > NOTE_LIMIT:
             raise UsageError(f"the note must be text of at most {NOTE_LIMIT} bytes")
-        row = actor.core.task
+        row = self._row(task_id)
         if row.state not in ("waiting_review", "completed"):
             raise NotAllowed(
                 f"task {short(task_id)} is {row.state}: it can be accepted when it waits for review",
                 remedy=_way_on(row),
                 state=row.state,
             )
-        if row.state != "completed":
-            await actor.call(lambda core: turns.done(core, note, who))
+
+        def accept(core: Core) -> None:
+            if core.task.state != "completed":  # else twice at once
+                turns.done(core, note, who)
+
+        await actor.call(accept)
         worktree = await self._cleaned(task_id)
         saved = actor.core.task.done_note == note
-        return JSONResponse({"ok": True, "note_saved": saved, "worktree": worktree})
+        return http.Json({"ok": True, "note_saved": saved, "worktree": worktree})
 
     async def stop(self, request: Request) -> Response:
         """Give the task up."""
         task_id, actor, who = self._guarded(request)
-        key = request.headers.get("handoff-request")
-        repeated = key is not None and self._known(key) is not None
+        key = self._key(request, "stop", task_id)
+        repeated = key.answer() is not None
         if terminal(actor.state) and not repeated:
             raise NotAllowed(
                 f"task {short(task_id)} is over already ({actor.state})",
@@ -396,14 +411,15 @@ class _Tasks:
             )
 
         def stop(core: Core) -> None:
+            if key.answer() is not None:
+                return  # the same call, twice at once
             turns.stop(core, who)
-            if key:
-                core.change.request = (key, "stop", json.dumps({"status": "stopped"}))
+            core.change.request = key.record({"status": "stopped"})
 
         if not repeated:
             await actor.call(stop)
         worktree = await self._cleaned(task_id)
-        return JSONResponse(
+        return http.Json(
             {
                 "status": "stopped",
                 "worktree_removed": worktree["action"] in ("removed", "pruned", "already_absent"),
@@ -456,7 +472,7 @@ class _Tasks:
         if terminal(actor.state):
             raise NotAllowed(f"task {short(task_id)} is over ({actor.state})")
         force = request.query_params.get("force") in ("1", "true")
-        return JSONResponse(await self.machine.resume(task_id, force=force, who=who))
+        return http.Json(await self.machine.resume(task_id, force=force, who=who))
 
 
 def _way_on(row: TaskRow) -> str:
