@@ -8,6 +8,6 @@ secret without a name or a shape that nobody told us about.
 
 from __future__ import annotations
 
-from handoff.redaction.redactor import MARK, MIN_KNOWN, Redactor, Stream, looks_secret
+from handoff.redaction.redactor import MARK, MIN_KNOWN, MODES, Redactor, Stream, looks_secret
 
-__all__ = ["MARK", "MIN_KNOWN", "Redactor", "Stream", "looks_secret"]
+__all__ = ["MARK", "MIN_KNOWN", "MODES", "Redactor", "Stream", "looks_secret"]

@@ -66,6 +66,7 @@ _QUOTED = re.compile(
     r"""(?:(?P=slash)(?P=quote)|(?=\n|\Z))"""
 )
 _BARE = re.compile(r"[^\s\"'`<>&\\\[\]{}()]{1,1024}")
+_BARE_SAID = re.compile(r"[^\s\"'`<>\\]{1,1024}")
 _LINE_VALUE = re.compile(r"[^\n\"'`<>\\]{1,1024}")
 _BLOCK = re.compile(
     r"[|>][+-]?[0-9]?[ \t]{0,8}\r?\n(?P<body>(?:[ \t]+[^\n]{1,512}(?:\n|\Z)){1,24})"
@@ -200,7 +201,7 @@ def _named(text: str, start: int, end: int) -> Iterator[Span]:
         if len(value) >= 6 and not _PLACEHOLDER.match(value) and not _CODE_WORD.match(value):
             yield Span(at, at + len(value), kind, value)
         return
-    bare = _BARE.match(text, at)
+    bare = (_BARE_SAID if prose else _BARE).match(text, at)
     if bare is None:
         return
     if text[bare.end() : bare.end() + 1] == "(" or (

@@ -21,8 +21,9 @@ import json
 import re
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from handoff.redaction.clues import find_clues, find_random
 from handoff.redaction.pairs import find_pairs
 from handoff.redaction.shapes import (
     KEY_END,
@@ -37,6 +38,8 @@ from handoff.redaction.shapes import (
 MARK = re.compile(r"\[redacted:[a-z0-9-]{1,48}:[0-9a-f]{4}\]")
 #: characters of a known value below which it is not looked for: too many chance hits
 MIN_KNOWN = 6
+#: what a redactor looks for, each more than the one before
+MODES = ("plain", "standard", "strict")
 # How far a stage looks back from where something starts.
 _CONTEXT = 1536
 _STICKY = re.compile(r"[ \t]|[ \t]*(?:[>|+*#-][ \t]?)?[^ \t\n]*\r?\n\Z")
@@ -206,10 +209,33 @@ class Redactor:
         known: values that are secret for sure, by a name that becomes the kind of their
             marks (``OPENAI_API_KEY`` -> ``openai-api-key``). Values shorter than
             :data:`MIN_KNOWN` characters are not looked for (:attr:`ignored` names them).
+        mode: one of :data:`MODES`. ``plain`` finds known values, shapes and pairs;
+            ``standard`` also values in prose and in other encodings; ``strict`` also
+            whatever looks random.
+        allow: values that are no secrets, by their :meth:`allowance`: the list tells
+            nobody the values.
+        shield: texts that are facts for sure, such as the commit ids that the caller has
+            collected. A known value is taken out all the same.
+
+    Raises:
+        ValueError: there is no such mode.
     """
 
-    def __init__(self, key: bytes, known: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        known: Mapping[str, str] | None = None,
+        *,
+        mode: str = "plain",
+        allow: Collection[str] = (),
+        shield: Collection[str] = (),
+    ) -> None:
+        if mode not in MODES:
+            raise ValueError(f"a redactor's mode is one of {', '.join(MODES)}")
         self._key = hashlib.blake2s(key).digest()
+        self.mode = mode
+        self._allow = frozenset(allow)
+        self._shield = frozenset(shield)
         self.ignored: tuple[str, ...] = ()
         self._forms: list[tuple[str, str, str, bool]] = []
         ignored = []
@@ -240,9 +266,30 @@ class Redactor:
 
     def _stages(self) -> list[_Stage]:
         finders: list[_Find] = [find_shapes, find_pairs]
+        if self.mode != "plain":
+            finders.append(find_clues)
+        if self.mode == "strict":
+            finders.append(find_random)
+        if self._allow or self._shield:
+            finders = [self._but_facts(find) for find in finders]
         if self._forms:
             finders.insert(0, self._find_known)
         return [_Stage(find, self._mark) for find in finders]
+
+    def allowance(self, value: str) -> str:
+        """What allows this value: a keyed hash of 32 hex digits, for ``allow``."""
+        raw = b"allow\n" + value.encode("utf-8", "surrogatepass")
+        return hashlib.blake2s(raw, key=self._key, digest_size=16).hexdigest()
+
+    def _but_facts(self, find: _Find) -> _Find:
+        def found(text: str) -> list[Span]:
+            return [
+                span
+                for span in find(text)
+                if span.value not in self._shield and self.allowance(span.value) not in self._allow
+            ]
+
+        return found
 
     def _mark(self, span: Span) -> str:
         digest = hashlib.blake2s(span.value.encode("utf-8", "surrogatepass"), key=self._key)

@@ -90,6 +90,7 @@ LISTS: Mapping[str, Items] = {
             "kind": Field("choice", need=True, choices=("must", "must_not", "prefer")),
             "scope": Field("text"),
             "basis": _BASIS,
+            "evidence": _EVIDENCE,
         },
         "c",
     ),

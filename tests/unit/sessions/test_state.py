@@ -55,7 +55,8 @@ def test_a_whole_state_is_taken_as_it_is() -> None:
     given_["decisions"][0] |= {"alternatives": [], "supersedes": []}
     for part in ("in_progress", "pending"):
         given_["progress"][part][0]["evidence"] = []
-    given_["rejected"][0]["evidence"] = []
+    for item in (*given_["constraints"], *given_["rejected"]):
+        item["evidence"] = []
     assert checked.state == given_
     assert checked.changes == ()
     assert checked.warnings == ()
