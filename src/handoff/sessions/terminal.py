@@ -79,7 +79,7 @@ class Terminal:
                 with contextlib.suppress(OSError):
                     os.tcsetpgrp(self.stdin, foreground)
             try:
-                termios.tcsetattr(self.stdin, termios.TCSADRAIN, settings)
+                termios.tcsetattr(self.stdin, termios.TCSANOW, settings)
                 os.write(self.stdout, RESET)
             except (termios.error, OSError):
                 return  # the terminal was closed: nobody sees it any more
