@@ -31,10 +31,9 @@ _AFTER = re.compile(
     r"|[ \t]{1,2})"
     r"[\"'`*(]{0,2}(?P<value>[^\s\"'`<>\[\]{}()|]{6,512})"
 )
-_BEFORE = re.compile(
-    r"(?:^|[\s\"'`(|])(?P<value>[^\s\"'`<>\[\]{}()|]{8,512})[\"'`)]{0,2}[ \t]{1,2}(?:is|was|as|for)[ \t]{1,2}"
-    r"(?:[A-Za-z-]{1,20}[ \t]){0,3}\Z"
-)
+_SAYS = frozenset({"is", "was", "as", "for"})
+# A value is judged by its beginning, and taken out whole.
+_JUDGED = 96
 _KEY_ID = re.compile(r"[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?P<value>[A-Za-z0-9+/=_.~-]{16,512})")
 _ID = re.compile(r"(?:[kK][eE][yY]|[tT]oken|TOKEN|[sS]ecret|SECRET)[_-]?(?:id|ID|Id)(?![a-z])")
 _PLAIN = re.compile(
@@ -165,20 +164,31 @@ def _prose(text: str) -> Iterator[Span]:
             value = after["value"].rstrip(".,;:!?*")
             clear = bool(after["says"].strip())
             weak = word.group().startswith(("key", "pin", "token"))
-            good = mixed(value) if clear and not weak else mixed(value) and _firm(value)
+            head = value[:_JUDGED]
+            good = mixed(head) and ((clear and not weak) or _firm(head))
             span = Span(after.start("value"), after.start("value") + len(value), "prose", value)
             if len(value) >= _SHORT and good and not _digest(text, span):
                 yield span
-        window = text[max(0, word.start() - 600) : word.start()]
-        if not window.endswith((" ", "\t")):
-            continue
-        line = window[window.rfind("\n") + 1 :]
-        before = _BEFORE.search(line)
-        if before is not None and _firm(before["value"]) and mixed(before["value"]):
-            start = word.start() - len(line) + before.start("value")
-            span = Span(start, start + len(before["value"]), "prose", before["value"])
+        yield from _told_before(text, word.start())
+
+
+def _told_before(text: str, at: int) -> Iterator[Span]:
+    """``VALUE is the token``: the value before a word for secrets."""
+    if at < 2 or text[at - 1] not in " \t":
+        return
+    window = text[max(0, at - 600) : at]
+    parts = window[window.rfind("\n") + 1 :].split()[-5:]
+    for number in range(len(parts) - 1, 0, -1):
+        if parts[number] in _SAYS:
+            value = parts[number - 1].strip("\"'`<>[]{}()|")
+            head = value[:_JUDGED]
+            if not (8 <= len(value) <= _LONG and _firm(head) and mixed(head)):
+                return
+            start = text.rfind(value, max(0, at - 600), at)
+            span = Span(start, start + len(value), "prose", value)
             if not _digest(text, span):
                 yield span
+            return
 
 
 def _words(lower: str) -> Iterator[re.Match[str]]:
