@@ -216,7 +216,7 @@ def _insert(db: sqlite3.Connection, entry: Entry) -> None:
             entry.project_id,
             entry.handoff_id,
             manifest.get("created_at", 0),
-            source.get("profile", ""),
+            source.get("profile_id", ""),
             source.get("session_id", ""),
             manifest.get("request_id", ""),
             manifest.get("lineage", {}).get("parent_ref", ""),
@@ -349,7 +349,7 @@ def newer(db: sqlite3.Connection, manifest: Mapping[str, Any]) -> list[str]:
             manifest["ref"],
             manifest["created_at"],
             manifest["project_id"],
-            source["profile"],
+            source["profile_id"],
             source["session_id"],
         ),
     )

@@ -1,8 +1,7 @@
 """Secrets out of what a record holds, before any byte of it leaves memory.
 
 A :class:`Guard` is what the store asks for; :class:`RedactorGuard` gives it by the one
-redactor of Handoff. Ids can't be redacted, as other items name them: one that looks like a
-secret is refused.
+redactor of Handoff.
 """
 
 from __future__ import annotations
@@ -12,34 +11,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from handoff.errors import IntegrityFailed, StateInvalid
-from handoff.redaction import Redactor
+from handoff.errors import IntegrityFailed
 from handoff.sessions import private
+from handoff.sessions.redact import SessionRedactor
 
 KEY = "redaction.key"
 RULESET = "handoff-redaction/1"
 
 #: values that are digests, numbers or one of few words, by their field's name
-_PLAIN = frozenset(
-    [
-        "schema",
-        "kind",
-        "basis",
-        "status",
-        "role",
-        "result",
-        "blob",
-        "commit",
-        "sha256",
-        "at",
-        "dirty_digest",
-        "parent_ref",
-        "anchor_sha256",
-        "head",
-    ]
-)
-#: names that other items refer to
-_NAMES = frozenset(("supersedes", "blocks", "inherited_ids"))
+_PLAIN = frozenset(("blob", "sha256", "head", "dirty_digest", "kind", "role", "status"))
 
 
 class Guarded(NamedTuple):
@@ -51,79 +31,81 @@ class Guarded(NamedTuple):
 
 
 class Guard(Protocol):
-    """What keeps secrets out of a store."""
+    """What keeps secrets out of a store. ``ruleset`` names the rules, so that a change of
+    them can be told."""
 
-    @property
-    def ruleset(self) -> str:
-        """Names the rules, so that a change of them can be told."""
-        ...
+    ruleset: str
 
     def text(self, text: str) -> str:
         """The text without its secrets."""
         ...
 
-    def value(self, value: Any) -> Guarded:
-        """A JSON value without the secrets in its texts.
+    def state(self, state: dict[str, Any]) -> Guarded:
+        """A checked state without secrets, checked again.
 
         Raises:
             StateInvalid: an id looks like a secret; names the place.
         """
         ...
 
+    def value(self, value: Any) -> Guarded:
+        """Another JSON value without the secrets in its texts."""
+        ...
+
+    def strict(self) -> Guard:
+        """The same for what leaves the machine."""
+        ...
+
 
 class RedactorGuard:
-    """A guard by a :class:`~handoff.redaction.Redactor`. ``key``: secret, and the same for
-    as long as equal secrets shall have equal marks. ``known``: secrets by name."""
+    """A guard by a :class:`~handoff.sessions.redact.SessionRedactor`. ``key``: secret, and
+    the same for as long as equal secrets shall have equal marks. ``known``: secrets by name.
+    ``mode``: ``standard``, or ``strict`` for what leaves the machine."""
 
-    ruleset = RULESET
+    def __init__(
+        self, key: bytes, known: Mapping[str, str] | None = None, mode: str = "standard"
+    ) -> None:
+        self._key, self._known = key, known
+        self._redactor = SessionRedactor(key, mode, known=known)
+        self.ruleset = f"{RULESET}/{mode}"
 
-    def __init__(self, key: bytes, known: Mapping[str, str] | None = None) -> None:
-        self._redactor = Redactor(key, known)
+    def strict(self) -> RedactorGuard:
+        """The same for what leaves the machine."""
+        return RedactorGuard(self._key, self._known, "strict")
 
     def text(self, text: str) -> str:
         """The text without its secrets."""
-        return self._redactor.redact(text)
+        return self._redactor.text(text)
+
+    def state(self, state: dict[str, Any]) -> Guarded:
+        """A checked state without secrets, checked again."""
+        found = self._redactor.state(state)
+        return Guarded(found.value, found.counts, list(found.pointers))
 
     def value(self, value: Any) -> Guarded:
-        """A JSON value without the secrets in its texts.
-
-        Raises:
-            StateInvalid: an id looks like a secret.
-        """
+        """A JSON value without the secrets in its texts; digests are left alone."""
         counts: Counter[str] = Counter()
         pointers: list[str] = []
-        faults: list[dict[str, str]] = []
 
         def walk(node: Any, pointer: str, key: str) -> Any:
             if isinstance(node, str):
                 if key in _PLAIN:
                     return node
-                clean = self._redactor.redact(node)
-                if clean == node:
-                    return node
-                if key in _NAMES or (key == "id" and "/evidence/" not in pointer):
-                    faults.append(
-                        {"pointer": pointer, "code": "secret", "message": "looks like a secret"}
-                    )
-                counts.update(self._redactor.count(node))
-                pointers.append(pointer)
-                return clean
+                found = self._redactor.value(node)
+                if found.findings:
+                    counts.update(found.counts)
+                    pointers.append(pointer)
+                return found.value
             if isinstance(node, dict):
                 return {
-                    name: walk(inner, f"{pointer}/{name}", name) for name, inner in node.items()
+                    self.text(name): walk(inner, f"{pointer}/{name}", name)
+                    for name, inner in node.items()
                 }
             if isinstance(node, list):
                 return [walk(inner, f"{pointer}/{at}", key) for at, inner in enumerate(node)]
             return node
 
         clean = walk(value, "", "")
-        if faults:
-            raise StateInvalid(
-                f"the state can't be taken: {faults[0]['pointer']}: an id looks like a secret",
-                remedy="give the items other ids",
-                faults=faults,
-                count=len(faults),
-            )
         return Guarded(clean, dict(sorted(counts.items())), pointers)
 
 

@@ -54,7 +54,7 @@ class Source:
     """The session that a record was made in. ``last_message``: id of its last message when
     the record was frozen, or "". ``host``: its program, such as ``hermes``."""
 
-    profile: str
+    profile_id: str
     session_id: str
     last_message: str = ""
     host: str = ""
@@ -205,7 +205,7 @@ def seal(manifest: Mapping[str, Any]) -> str:
 
 
 _TEXTS: Mapping[str, tuple[str, ...]] = {
-    "source": ("profile", "session_id", "last_message", "host", "host_version"),
+    "source": ("profile_id", "session_id", "last_message", "host", "host_version"),
     "workspace": ("kind", "anchor_sha256", "label", "branch", "head"),
     "writer": ("kind", "model", "provider"),
 }

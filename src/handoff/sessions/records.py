@@ -95,7 +95,7 @@ class Records(RecordsView):
                 fields and that record's ref.
             StorageError, StorageFull, TimedOut: nothing was published.
         """
-        if not draft.source.session_id or not draft.source.profile:
+        if not draft.source.session_id or not draft.source.profile_id:
             raise SourceUnbound(
                 "the call does not say which session it speaks for, so there is no source",
                 remedy="call it as a tool from within the session",
@@ -116,7 +116,7 @@ class Records(RecordsView):
 
     def _checked(self, draft: Draft) -> tuple[states.Checked, Guarded]:
         checked = states.check(draft.state)
-        guarded = self.guard.value(checked.state)
+        guarded = self.guard.state(checked.state)
         state = guarded.value
         if draft.parent_ref:
             manifest.parse_ref(draft.parent_ref)
@@ -208,7 +208,7 @@ class Records(RecordsView):
     # -- requests ----------------------------------------------------------------------
 
     def _request_name(self, draft: Draft) -> str:
-        scope = [draft.source.profile, draft.source.session_id, draft.request_id]
+        scope = [draft.source.profile_id, draft.source.session_id, draft.request_id]
         return canonical.digest("handoff-request/1", canonical.dumps(scope)) + ".json"
 
     def _earlier(self, draft: Draft) -> dict[str, Any] | None:
@@ -219,7 +219,9 @@ class Records(RecordsView):
         except FileNotFoundError:
             with self._catalogue.current() as db:
                 source = draft.source
-                return catalogue.by_request(db, source.profile, source.session_id, draft.request_id)
+                return catalogue.by_request(
+                    db, source.profile_id, source.session_id, draft.request_id
+                )
         kept = canonical.loads(data)
         if not isinstance(kept, dict) or kept.get("request_id") != draft.request_id:
             raise IntegrityFailed("the note of that request is damaged", remedy="")

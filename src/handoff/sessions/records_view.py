@@ -108,7 +108,7 @@ class RecordsView:
         made, parts = self._load(where)
         state, evidence = self._contents(made, parts)
         try:
-            guarded, proof = self.guard.value(state), self.guard.value(evidence)
+            guarded, proof = self.guard.state(state), self.guard.value(evidence)
         except StateInvalid:
             raise IntegrityFailed(
                 f"an id of {ref} looks like a secret by today's rules, so it can't be shown",

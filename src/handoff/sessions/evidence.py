@@ -1,0 +1,309 @@
+"""What a record's claims can be held against: bounded, redacted, computed by the tool.
+
+Two things come of it. A *bundle* for whoever writes the state: the session's first words,
+every user message that sounds like a rule, its last messages, git's facts. And the *frozen
+facts* that are stored with the record: digests, branch, changed files, candidate rules, so
+that drift can be told later. Message texts are not stored, but for the candidates.
+Nothing leaves this module before it is redacted. The source session is only read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from handoff.errors import HandoffError, NotFound
+from handoff.sessions import host_store
+from handoff.sessions.guard import Guard
+from handoff.sessions.host_store import HostStore, Message
+from handoff.sessions.snapshot import snapshot
+from handoff.sessions.workspace import Binding
+
+KIB = 1024
+#: of the last messages: how many, bytes of text, bytes of one tool result (head and tail)
+LAST, TEXT_LIMIT, TOOL_LIMIT = 200, 64 * KIB, 256
+#: of candidate rules: how many, bytes of one
+CANDIDATES, CANDIDATE_LIMIT = 256, 4 * KIB
+#: words by which a rule of the user is known: English, Italian, German, Chinese
+_MARKERS = re.compile(
+    r"\b(?:must(?:n[o']t)?|never|do\s+not|don[’']?t|only|always|deadline|shall|required?|"
+    r"forbidden|prohibited|avoid|without|unless|at\s+most|at\s+least|no\s+more\s+than|should|"
+    r"ensure|make\s+sure|"
+    r"deve|devi|devono|mai|sempre|solo|soltanto|vietato|obbligatorio|scadenza|evita(?:re)?|"
+    r"muss|müssen|darf|dürfen|nie|niemals|immer|nur|verboten|frist|kein(?:e[nmrs]?)?|"
+    r"auf\s+keinen\s+fall)\b|必须|不要|不能|不得|禁止|只能|总是|永远|截止|务必",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[\w./:-]+")
+_STRONG = re.compile(r"[\d/_.:]|[a-z][A-Z]")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was gathered, redacted. ``frozen``: what a record stores (JSON).
+    ``messages``: the window, for a writer: id, role, text, cut. ``last_message``: the freeze
+    point. ``notes``: what could not be had, and why."""
+
+    frozen: dict[str, Any]
+    messages: list[dict[str, Any]]
+    last_message: str
+    notes: tuple[str, ...] = ()
+    redactions: dict[str, int] = field(default_factory=dict)
+
+
+def gather(
+    binding: Binding,
+    guard: Guard,
+    *,
+    sessions: str = "",
+    session_id: str = "",
+    paths: Iterable[str] = (),
+) -> Bundle:
+    """The evidence of one session in one workspace.
+
+    ``sessions``: the host's session store, "" for none. ``session_id``: exactly this one; it
+    is never looked for. ``paths``: files of the state, relative to the workspace.
+
+    Raises:
+        NotFound: the store has no such session.
+        StorageError: the store can't be read.
+    """
+    notes: list[str] = []
+    frozen: dict[str, Any] = snapshot(binding, paths)
+    window: list[dict[str, Any]] = []
+    candidates: list[dict[str, Any]] = []
+    last, first = "", ""
+    if sessions and session_id:
+        with host_store.opened(sessions) as store:
+            if store.session(session_id) is None:
+                raise NotFound(
+                    "the session store has no such session", remedy="call from within the session"
+                )
+            last = store.last_message(session_id)
+            family = store.family(session_id)
+            candidates = _candidates(store, family)
+            window = _window(store, family)
+            first = window[0]["id"] if window else ""
+    else:
+        notes.append("no session store: messages are unavailable")
+    frozen["candidates"] = candidates
+    frozen["window"] = {
+        "first": first,
+        "last": last,
+        "messages": len(window),
+        "bytes": sum(len(one["text"].encode()) for one in window),
+        "sha256": hashlib.sha256(
+            "\n".join(one["text"] for one in window).encode("utf-8", "surrogatepass")
+        ).hexdigest(),
+    }
+    notes += [f"{name}: {why}" for name, why in frozen.get("unavailable", {}).items()]
+    guarded = guard.value({"frozen": frozen, "messages": window})
+    # Of a text that was redacted, the digest of what it was would be an oracle.
+    shown = guarded.value["messages"]
+    text = "\n".join(one["text"] for one in shown)
+    guarded.value["frozen"]["window"]["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    return Bundle(guarded.value["frozen"], shown, last, tuple(notes), guarded.counts)
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+
+
+def _candidates(store: HostStore, family: list[str]) -> list[dict[str, Any]]:
+    """The first user message and every one that sounds like a rule, word for word."""
+    found: list[dict[str, Any]] = []
+    for number, message in enumerate(store.messages(family, role="user")):
+        text = _clean(message.text).strip()
+        if not text or (number and not _MARKERS.search(text)):
+            continue
+        if len(found) >= CANDIDATES:
+            found[-1]["more"] = int(found[-1].get("more", 0)) + 1
+            continue
+        whole = len(text.encode())
+        one: dict[str, Any] = {"id": message.id, "at": message.at, "text": text}
+        if whole > CANDIDATE_LIMIT:
+            one |= {"text": _rules_of(text), "bytes": whole}
+        found.append(one)
+    return found
+
+
+def _rules_of(text: str) -> str:
+    """Of a long message, the lines that sound like rules, and its head."""
+    lines = [line for line in text.split("\n") if _MARKERS.search(line)]
+    return _cut("\n".join([text[:512], *lines]), CANDIDATE_LIMIT)
+
+
+def _cut(text: str, limit: int) -> str:
+    """Head and tail of a text that is over the limit, with a word on what is missing."""
+    raw = text.encode()
+    if len(raw) <= limit:
+        return text
+    half = limit // 2
+    head, tail = raw[:half].decode("utf-8", "ignore"), raw[-half:].decode("utf-8", "ignore")
+    return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"
+
+
+def _window(store: HostStore, family: list[str]) -> list[dict[str, Any]]:
+    """The last messages within the bounds, oldest first."""
+    picked: list[dict[str, Any]] = []
+    left = TEXT_LIMIT
+    for message in reversed(list(store.messages(family, last=LAST))):
+        text = _clean(message.text)
+        limit = TOOL_LIMIT if message.role == "tool" else left
+        shown = _cut(text, max(min(limit, left), 0))
+        size = len(shown.encode())
+        if size > left:
+            break
+        left -= size
+        picked.append(_told(message, shown, text))
+        if left <= 0:
+            break
+    return picked[::-1]
+
+
+def _told(message: Message, shown: str, text: str) -> dict[str, Any]:
+    one: dict[str, Any] = {"id": message.id, "role": message.role, "text": shown}
+    if shown != text:
+        one["cut"] = True
+    if message.tool:
+        one["tool"] = message.tool
+    return one
+
+
+# -- claims against evidence --------------------------------------------------------------
+
+
+def dropped(state: Mapping[str, Any], candidates: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The ids of candidate rules that neither the state nor its omissions hold: what was
+    lost, to be shown word for word."""
+    kept = [_words(text) for text in _texts(state)]
+    lost = []
+    for one in candidates:
+        sentences = [s for s in re.split(r"(?<=[.!?。！？;])\s*|\n", one["text"]) if s.strip()]
+        rules = [s for s in sentences if _MARKERS.search(s)]
+        if any(not _held(_words(rule), kept) for rule in rules):
+            lost.append(str(one["id"]))
+    return lost
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _words(text: str) -> set[str]:
+    found = set()
+    for word in _WORD.findall(text):
+        word = word.strip(".:-").casefold()
+        if word.isascii() and len(word) < 3 and not word.isdigit():
+            continue
+        # Scripts without blanks: pairs of signs stand for words.
+        if not word.isascii() and re.search(r"[\u3040-\u30ff\u4e00-\u9fff]", word):
+            found |= {word[at : at + 2] for at in range(max(len(word) - 1, 1))}
+        elif word:
+            found.add(word)
+    return found
+
+
+def _held(rule: set[str], kept: list[set[str]]) -> bool:
+    """Whether one text of the state holds most words of a rule."""
+    return not rule or any(len(rule & words) >= 0.6 * len(rule) for words in kept)
+
+
+def ground(
+    state: dict[str, Any], sessions: str, session_id: str
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """The state with every basis lowered to ``inferred`` that its evidence does not bear,
+    and what was lowered: pointer, code, message. A claim is borne by a message of this
+    session that exists and speaks of the same, or by evidence that is no message.
+
+    Raises:
+        StorageError: the store can't be read.
+    """
+    notes: list[dict[str, str]] = []
+    if not session_id or not os.path.isfile(sessions):
+        return state, notes
+    with host_store.opened(sessions) as store:
+        family = store.family(session_id)
+        state = {**state}
+        for name in ("constraints", "context"):
+            items = state.get(name, [])
+            state[name] = [_grounded(x, f"/{name}/{n}", store, family, notes)
+                           for n, x in enumerate(items)]  # fmt: skip
+        progress = dict(state.get("progress", {}))
+        for name, items in progress.items():
+            progress[name] = [
+                _grounded(x, f"/progress/{name}/{n}", store, family, notes)
+                for n, x in enumerate(items)
+            ]
+        state["progress"] = progress
+    return state, notes
+
+
+def _grounded(
+    item: dict[str, Any],
+    pointer: str,
+    store: HostStore,
+    family: list[str],
+    notes: list[dict[str, str]],
+) -> dict[str, Any]:
+    if item.get("basis") not in {"observed", "verified"}:
+        return item
+    pointers = item.get("evidence", [])
+    why = "no evidence is named"
+    for number, one in enumerate(pointers):
+        if one["kind"] not in {"message", "tool"}:
+            return item
+        found = next(store.messages(family, message_id=one["id"]), None)
+        if found is None:
+            why = f"evidence {number}: this session has no such message"
+        elif "sha256" in one and _sha(found.text) != one["sha256"]:
+            why = f"evidence {number}: that message has another digest"
+        elif not _speaks_of(found.text, item["text"]):
+            why = f"evidence {number}: that message speaks of something else"
+        else:
+            return item
+    if not pointers and "evidence" not in item:  # a constraint has no evidence of its own
+        rule = _words(item["text"])
+        if any(
+            _held(rule, [_words(message.text)]) for message in store.messages(family, role="user")
+        ):
+            return item
+        why = "no message of the user says so"
+    notes.append({"pointer": f"{pointer}/basis", "code": "basis_lowered", "message": why})
+    return {**item, "basis": "inferred"}
+
+
+def _speaks_of(text: str, claim: str) -> bool:
+    """Whether a message shares the claim's hard words (paths, numbers, names), or, where it
+    has none, half of its words."""
+    words, said = _words(claim), _words(text)
+    hard = {
+        word.strip(".:-").casefold() for word in _WORD.findall(claim) if _STRONG.search(word)
+    } & words
+    if hard:
+        return bool(hard & said)
+    return len(words & said) * 2 >= len(words)
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def source_last(sessions: str, session_id: str) -> str:
+    """The id of a session's last message now; "" if that can't be told."""
+    try:
+        with host_store.opened(sessions) as store:
+            return store.last_message(session_id)
+    except HandoffError:
+        return ""

@@ -1,0 +1,296 @@
+"""Reading a Hermes-like session store: SQLite, opened read-only, never written.
+
+A store that no process holds open is read as unchanging (``immutable``), so that not even
+a side file is made beside it. One with a write-ahead log is read through a copy in memory
+of what SQLite shows a reader; where that would make files, the copy is of the main file.
+Columns come and go between versions: only those that are there are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from handoff.errors import NotFound, StorageError
+
+#: bytes of a store that is copied to be read beside its log
+COPY_LIMIT = 2 * 1024**3
+#: sessions that compression made of one another, at most
+ANCESTORS = 64
+
+
+class Message(NamedTuple):
+    """One message. ``role``: user, assistant, tool, system. ``at``: milliseconds, or 0.
+    ``tool``: the tool's name. ``calls``: names of the tools that it calls."""
+
+    id: str
+    session_id: str
+    role: str
+    text: str
+    at: int
+    tool: str = ""
+    calls: str = ""
+
+
+class Session(NamedTuple):
+    """One session. ``ended``: milliseconds, or 0. ``parent``: whose continuation it is."""
+
+    id: str
+    parent: str
+    model: str
+    provider: str
+    cwd: str
+    source: str
+    started: int
+    ended: int
+    messages: int
+    title: str
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[HostStore]:
+    """The store at ``path`` as it is now.
+
+    Raises:
+        NotFound: there is none.
+        StorageError: it can't be read, or is no session store.
+    """
+    if not os.path.isfile(path):
+        raise NotFound(f"there is no session store {path}", remedy="use the host's own profile")
+    with contextlib.ExitStack() as stack:
+        try:
+            db = stack.enter_context(contextlib.closing(_connect(path, stack)))
+            db.execute("PRAGMA query_only = ON")
+            db.execute("PRAGMA trusted_schema = OFF")
+            store = HostStore(db, path)
+        except (sqlite3.Error, OSError) as error:
+            raise _unreadable(path, error) from error
+        try:
+            yield store
+        except sqlite3.Error as error:
+            raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: Exception) -> StorageError:
+    return StorageError(
+        f"the session store {path} can't be read: {error}", remedy=f"ls -l {path}", path=path
+    )
+
+
+def _connect(path: str, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    log = path + "-wal"
+    if os.path.exists(log) and os.path.getsize(log) > 0:
+        # A reader of a write-ahead log writes into its index; so the files are read aside.
+        size = os.path.getsize(path) + os.path.getsize(log)
+        if size > COPY_LIMIT:
+            raise StorageError(f"the session store has {size} bytes", limit=COPY_LIMIT)
+        aside = stack.enter_context(tempfile.TemporaryDirectory(prefix="handoff-"))
+        copy = os.path.join(aside, "state.db")
+        for _ in range(5):
+            before = _marks(path)
+            shutil.copyfile(path, copy)
+            shutil.copyfile(log, copy + "-wal")
+            if _marks(path) == before:
+                break
+        else:
+            raise StorageError(
+                f"the session store {path} is being written without pause", remedy="try again"
+            )
+        return sqlite3.connect(copy, isolation_level=None)
+    # With the log's format but no log nobody is writing, and a reader would make files;
+    # with the older format a reader makes none, and its lock keeps writers from under it.
+    with open(path, "rb") as file:
+        logged = file.read(20)[18:20] == b"\x02\x02"
+    still = "&immutable=1" if logged else ""
+    uri = f"file:{quote(os.path.abspath(path))}?mode=ro{still}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None)
+
+
+def _marks(path: str) -> list[tuple[int, int, int]]:
+    found = []
+    for name in (path, path + "-wal"):
+        try:
+            info = os.stat(name)
+            found.append((info.st_ino, info.st_size, info.st_mtime_ns))
+        except FileNotFoundError:
+            found.append((0, 0, 0))
+    return found
+
+
+class HostStore:
+    """An open store."""
+
+    def __init__(self, db: sqlite3.Connection, path: str) -> None:
+        self._db, self._path = db, path
+        self._sessions = self._columns("sessions", {"id"})
+        self._messages = self._columns("messages", {"id", "session_id", "role", "content"})
+
+    def _columns(self, table: str, needed: set[str]) -> set[str]:
+        rows = self._db.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        found = {str(row[0]) for row in rows}
+        if not needed <= found:
+            raise StorageError(
+                f"{self._path} is no session store: {table} lacks "
+                + ", ".join(sorted(needed - found)),
+                path=self._path,
+            )
+        return found
+
+    def _pick(self, have: set[str], *names: str) -> str:
+        """The first of these columns that is there, or NULL."""
+        return next((name for name in names if name in have), "NULL")
+
+    def session(self, session_id: str) -> Session | None:
+        """A session by its exact id."""
+        found = self._some_sessions("id = ?", (session_id,), 1)
+        return found[0] if found else None
+
+    def idle_since(self, before: int, limit: int) -> list[Session]:
+        """The sessions whose last message is older than that time, youngest first."""
+        at = self._pick(self._messages, "timestamp")
+        rows = self._db.execute(
+            f"SELECT session_id, max({at}) AS last FROM messages GROUP BY session_id"  # noqa: S608
+            " ORDER BY last DESC"
+        ).fetchall()
+        ids = [str(row[0]) for row in rows if 0 < _ms(row[1]) < before][:limit]
+        return [found for one in ids if (found := self.session(one)) is not None]
+
+    def _some_sessions(self, where: str, values: tuple[Any, ...], limit: int) -> list[Session]:
+        have = self._sessions
+        columns = ", ".join(
+            [
+                "id",
+                self._pick(have, "parent_session_id"),
+                self._pick(have, "model"),
+                self._pick(have, "billing_provider"),
+                self._pick(have, "cwd"),
+                self._pick(have, "source"),
+                self._pick(have, "started_at"),
+                self._pick(have, "ended_at"),
+                self._pick(have, "message_count"),
+                self._pick(have, "title"),
+            ]
+        )
+        rows = self._db.execute(
+            f"SELECT {columns} FROM sessions WHERE {where} LIMIT ?",  # noqa: S608
+            (*values, limit),
+        )
+        return [
+            Session(
+                id=_text(row[0]),
+                parent=_text(row[1]),
+                model=_text(row[2]),
+                provider=_text(row[3]),
+                cwd=_text(row[4]),
+                source=_text(row[5]),
+                started=_ms(row[6]),
+                ended=_ms(row[7]),
+                messages=row[8] if isinstance(row[8], int) else 0,
+                title=_text(row[9]),
+            )
+            for row in rows
+        ]
+
+    def family(self, session_id: str) -> list[str]:
+        """The session and those it continues by compression, itself first."""
+        found = [session_id]
+        while len(found) < ANCESTORS:
+            one = self.session(found[-1])
+            if one is None or not one.parent or one.parent in found:
+                break
+            found.append(one.parent)
+        return found
+
+    def messages(
+        self, sessions: list[str], *, role: str = "", last: int = 0, message_id: str = ""
+    ) -> Iterator[Message]:
+        """The messages of these sessions in their order. ``last``: only so many."""
+        have = self._messages
+        columns = ", ".join(
+            [
+                "id",
+                "session_id",
+                "role",
+                "content",
+                self._pick(have, "timestamp"),
+                self._pick(have, "tool_name"),
+                self._pick(have, "tool_calls"),
+            ]
+        )
+        order = "CASE session_id" + " WHEN ? THEN ?" * len(sessions) + " END"
+        ranks = [part for rank, one in enumerate(reversed(sessions)) for part in (one, rank)]
+        marks = ", ".join("?" * len(sessions))
+        where, values = [f"session_id IN ({marks})"], list[Any](sessions)
+        if role:
+            where.append("role = ?")
+            values.append(role)
+        if message_id:
+            where.append("CAST(id AS TEXT) = ?")
+            values.append(message_id)
+        sql = f"SELECT {columns}, {order} AS rank FROM messages WHERE {' AND '.join(where)}"  # noqa: S608
+        if last:
+            sql += " ORDER BY rank DESC, id DESC LIMIT ?"
+            rows: Any = reversed(self._db.execute(sql, (*ranks, *values, last)).fetchall())
+        else:
+            rows = self._db.execute(sql + " ORDER BY rank, id", (*ranks, *values))
+        for row in rows:
+            yield Message(
+                _text(row[0]),
+                _text(row[1]),
+                _text(row[2]),
+                _content(row[3]),
+                _ms(row[4]),
+                _text(row[5]),
+                _text(row[6]),
+            )
+
+    def last_message(self, session_id: str) -> str:
+        """The id of the session's last message, or ""."""
+        row = self._db.execute(
+            "SELECT id FROM messages WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
+        ).fetchone()
+        return _text(row[0]) if row else ""
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)
+
+
+def _content(value: object) -> str:
+    """A message's text; of content in parts, the texts of its parts."""
+    text = _text(value)
+    marker = "\0json:"
+    text = text.removeprefix(marker)
+    if not text.startswith("["):
+        return text
+    import json
+
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        return text
+    return "\n".join(str(part.get("text", "")) for part in parts if part.get("text"))
+
+
+def _ms(value: object) -> int:
+    """A time of the host (seconds, or milliseconds) in milliseconds; 0 for none."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if value > 1e11 else int(value * 1000)
