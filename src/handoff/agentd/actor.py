@@ -18,12 +18,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from handoff.agentd import tickets, turns
+from handoff.agentd import taking, turns
 from handoff.agentd.core import Core
 from handoff.agentd.hub import Hub
 from handoff.agentd.journal import LineReader, Position
 from handoff.agentd.services import Services
-from handoff.agentd.taking import take_record
 from handoff.crashpoints import reach
 from handoff.errors import (
     ExecutorGone,
@@ -92,6 +91,9 @@ class Actor:
         self._stuck_at: tuple[int, int] = (-1, 0)
         #: take records one by one, because one of them can't be stored
         self._careful = False
+        #: why the driver of the run that lives could not be loaded
+        self.driver_fault = ""
+        self._busy = False
         self._closed = False
 
     @property
@@ -124,6 +126,11 @@ class Actor:
         if self.shim is not None:
             await self.shim.close()
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for a decision."""
+        return not self._busy and self._inbox.empty()
+
     def _closed_error(self) -> Unreachable:
         return Unreachable(
             f"agentd lets go of task {self.task_id[:8]} at this moment: try again",
@@ -136,14 +143,25 @@ class Actor:
             raise UnknownTask(f"no task has the id {self.task_id}", remedy="handoff tasks")
         driver: Driver | None = None
         if loaded.run is not None and loaded.run.state != "ended" and loaded.run.driver:
-            executor = self.services.executors.get(loaded.task.executor)
-            driver = executor.load_driver(loaded.run.driver.encode())
+            driver = self._load_driver(loaded.task.executor, loaded.run.driver)
         self.state = loaded.task.state
         previous = self.core
         self.core = Core(loaded, driver, self.services.clock, self._prompt)
         if previous is not None:
             self.core.phase, self.core.phase_detail = previous.phase, previous.phase_detail
             self.core.tools = previous.tools
+
+    def _load_driver(self, executor: str, saved: str) -> Driver | None:
+        """The driver as it was saved; None if this agentd can't go on with it: the agent
+        was taken out of the configuration, say."""
+        try:
+            driver = self.services.executors.get(executor).load_driver(saved.encode())
+        except Exception as error:  # one task must not keep agentd from all the others
+            log.warning("driver of task %s: %s", self.task_id, error)
+            self.driver_fault = str(error) or type(error).__name__
+            return None
+        self.driver_fault = ""
+        return driver
 
     def _prompt(self, turn: int) -> str:
         return commit.prompt(self.services.store.reader(), self.task_id, turn)
@@ -164,7 +182,9 @@ class Actor:
 
     async def _loop(self) -> None:
         while True:
+            self._busy = False
             item = await self._inbox.get()
+            self._busy = True
             if item is not None:
                 await self._take_call(item)
                 continue
@@ -292,7 +312,7 @@ class Actor:
         while self._records:
             self._room.clear()
             await self._room.wait()
-        gone = partial(_run_gone, run_id=shim.run_id, why=why or _gone(shim, exited))
+        gone = partial(taking.run_gone, run_id=shim.run_id, why=why or taking.gone(shim, exited))
         await self.call(gone)
         await shim.close()
 
@@ -323,7 +343,9 @@ class Actor:
                     return
                 self._unsent.popleft()
                 reach("input.sent")
-                await self.call(partial(_sent, run_id=run_id, number=number, ticket_id=ticket_id))
+                await self.call(
+                    partial(taking.sent, run_id=run_id, number=number, ticket_id=ticket_id)
+                )
             self._unsent_news.clear()
             if not self._unsent:
                 await self._unsent_news.wait()
@@ -336,7 +358,7 @@ class Actor:
             record = self._records[0]
             if self._is_of_this_run():
                 try:
-                    await take_record(self, self._lines, record)
+                    await taking.take_record(self, self._lines, record)
                 except HandoffError as error:
                     await self._give_up_record(record, error)
                     return
@@ -419,20 +441,3 @@ class Actor:
         if (run.read_offset, run.read_skip) != position:
             run.read_offset, run.read_skip = position
             self.core.touch_run()
-
-
-def _sent(core: Core, *, run_id: str, number: int, ticket_id: str | None) -> None:
-    """The shim has written an input."""
-    core.change.sent.append((run_id, number))
-    if ticket_id is not None:
-        tickets.delivered(core, ticket_id)
-
-
-def _run_gone(core: Core, *, run_id: str, why: str) -> None:
-    """A run's journal has come to its end."""
-    if core.run is not None and core.run.id == run_id:
-        turns.run_exited(core, None, why)
-
-
-def _gone(shim: Shim, exited: bool) -> str:
-    return "" if exited else f"the shim of the executor (pid {shim.shim_pid}) died without a word"

@@ -60,6 +60,8 @@ PASSING = frozenset({"verified", "no_commit_claimed"})
 GRACE_S = 2.0
 #: seconds before an effect whose failure could not even be recorded is tried again
 PAUSE_S = 1.0
+#: seconds that a shim may take to answer before it is ended from outside
+ATTACH_S = 5.0
 #: seconds that the journal's last records may take after the process has ended
 DRAIN_S = 10.0
 #: characters of a command's output that its event keeps
@@ -338,8 +340,9 @@ async def end_processes(run_id: str, run_dir: Path) -> list[Proc]:
     """End the run's executor with everything it started, through its shim or, where the
     shim is gone, without. Returns what could not be ended."""
     try:
-        handle = await supervisor.attach(run_dir, run_id)
-    except ExecutorGone:
+        async with asyncio.timeout(ATTACH_S):
+            handle = await supervisor.attach(run_dir, run_id)
+    except (ExecutorGone, TimeoutError):  # gone, or it does not answer
         return await supervisor.sweep(run_id, run_dir, grace_s=GRACE_S)
     try:
         left = await handle.end(GRACE_S)
@@ -361,7 +364,10 @@ def _start_again(core: Core, *, effect: EffectRow, error: HandoffError, again: b
         turns.start_failed(core, effect.id, error)
         return
     core.settle_effect(effect.id, "given_up", error.cause)
+    if core.must_run().state != "intended":
+        return  # given up meanwhile
     prompt = core.must_run().pending_prompt
+    core.effect("end_run", run_id=core.must_run().id)  # what its shim may have left
     core.move_run("start_failed")
     turns.begin_run(core, prompt)
 

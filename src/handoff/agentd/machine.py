@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from functools import partial
+from typing import Any
 
 from handoff.agentd import dispatching, outcome, turns
 from handoff.agentd.actor import Actor
@@ -13,7 +14,7 @@ from handoff.agentd.core import EXECUTOR, Core
 from handoff.agentd.dispatching import Accepted
 from handoff.agentd.effects import Effects
 from handoff.agentd.services import Services
-from handoff.errors import ExecutorGone, Failed, HandoffError, UnknownTask
+from handoff.errors import ExecutorGone, Failed, HandoffError, StorageError, UnknownTask
 from handoff.executors.contract import Fault, TurnEnded
 from handoff.ids import check_prefix, resolve
 from handoff.process import supervisor
@@ -26,6 +27,10 @@ log = logging.getLogger("handoff.machine")
 INTERRUPT_S = 5.0
 #: tasks recovered at the same time
 RECOVERY_WIDTH = 16
+#: seconds that recovery waits for one task's shim
+RECOVER_S = 10.0
+#: seconds until a place that could not be given is given again
+ADMIT_AGAIN_S = 1.0
 
 
 class Machine:
@@ -60,10 +65,16 @@ class Machine:
 
         async def one(actor: Actor) -> None:
             async with width:
-                try:
-                    await self._recover_task(actor)
-                except Exception:  # one task must not keep the others from their recovery
-                    log.exception("task %s could not be taken up", actor.task_id)
+                taking = asyncio.create_task(self._recover_task(actor))
+                await asyncio.wait({taking}, timeout=RECOVER_S)
+                if not taking.done():
+                    # Its shim lives and does not answer: it is waited for beside the rest.
+                    log.warning("the shim of task %s does not answer", actor.task_id)
+                    taking.add_done_callback(_report)
+                elif not taking.cancelled() and (error := taking.exception()) is not None:
+                    log.error("task %s could not be taken up", actor.task_id, exc_info=error)
+                actor.core.set_phase(_phase_after_restart(actor.core))
+                self.effects[actor.task_id].start()
 
         await asyncio.gather(*(one(actor) for actor in list(self.actors.values())))
 
@@ -92,12 +103,13 @@ class Machine:
         run = core.run
         if run is not None and run.state in ("alive", "ending"):
             await self._find_run(actor)
-        actor.core.set_phase(_phase_after_restart(actor.core))
-        self.effects[actor.task_id].start()
 
     async def _find_run(self, actor: Actor) -> None:
         """Find the executor that outlived the last agentd, or what it left."""
         run = actor.core.must_run()
+        if actor.driver_fault:
+            await actor.call(partial(_undrivable, why=actor.driver_fault))
+            return
         run_dir = self.services.places.run_dir(actor.task_id, run.id)
         try:
             actor.follow(await supervisor.attach(run_dir, run.id))
@@ -279,7 +291,7 @@ class Machine:
 
     def running(self) -> int:
         """How many tasks run, or are being started."""
-        return sum(1 for actor in self.actors.values() if self._holds_place(actor))
+        return sum(1 for actor in list(self.actors.values()) if self._holds_place(actor))
 
     def _holds_place(self, actor: Actor) -> bool:
         if actor.state == "pending":
@@ -287,10 +299,10 @@ class Machine:
         return actor.state in ("running", "waiting_answer")
 
     def queue(self) -> list[Actor]:
-        """Tasks that wait for a place, first in line first."""
+        """Tasks that wait for a place, first in line first. Other threads may ask."""
         waiting = [
             a
-            for a in self.actors.values()
+            for a in list(self.actors.values())
             if a.state == "pending" and a.task_id not in self._admitted
         ]
         return sorted(waiting, key=lambda a: a.core.task.number)
@@ -310,10 +322,19 @@ class Machine:
         for index, actor in enumerate(self.queue()):
             if index < free:
                 self._admitted.add(actor.task_id)
-                self._spawn(actor.call(turns.admit))
+                self._spawn(self._admit(actor))
             elif actor.core.phase != "queued":
                 actor.core.set_phase("queued")
                 self._spawn(actor.call(partial(_queued, position=index + 1 - max(free, 0))))
+
+    async def _admit(self, actor: Actor) -> None:
+        try:
+            await actor.call(turns.admit)
+        except HandoffError as error:
+            self._admitted.discard(actor.task_id)
+            if isinstance(error, StorageError):
+                asyncio.get_running_loop().call_later(ADMIT_AGAIN_S, self.admit)
+            raise
 
     def _spawn(self, coroutine: object) -> None:
         task = asyncio.ensure_future(coroutine)  # type: ignore[call-overload]
@@ -328,11 +349,25 @@ def _force_review(core: Core, *, who: str) -> None:
     """Close the turn whatever the executor does, and keep its session."""
     core.event("progress", {"text": "the coordinator closed the turn by force"}, who)
     turns.end_run(core)
-    turns.turn_rested(
-        core, TurnEnded(text="", fault=Fault(code="cancelled", message="closed by force"))
-    )
-    if core.turn is not None and core.turn.state == "asking":
-        outcome.close_asking(core)
+    state = core.must_turn().state
+    if state == "asking":
+        outcome.close_turn(core, "closed by the coordinator with a question open")
+    elif state == "verifying":
+        why = "closed by the coordinator before it was verified"
+        core.give_up_effects(frozenset({"verify"}), why)
+        outcome.close_turn(core, why)
+    else:
+        turns.drop_guidance(core, "the turn was closed by force")
+        fault = Fault(code="cancelled", message="closed by force")
+        turns.turn_rested(core, TurnEnded(text="", fault=fault))
+
+
+def _undrivable(core: Core, *, why: str) -> None:
+    """A process lives that this agentd can't talk to: it is ended, and its turn with it."""
+    turns.end_run(core)
+    turns.drop_guidance(core, "the executor can't be followed any more")
+    message = f"the executor can't be followed any more: {why}"
+    turns.turn_rested(core, TurnEnded(text="", fault=Fault(code="protocol", message=message)))
 
 
 def _queued(core: Core, *, position: int) -> None:
@@ -347,6 +382,6 @@ def _phase_after_restart(core: Core) -> str:
     return "idle"
 
 
-def _report(task: asyncio.Future[object]) -> None:
+def _report(task: asyncio.Future[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.warning("%s", error, exc_info=None if isinstance(error, HandoffError) else error)

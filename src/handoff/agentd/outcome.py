@@ -148,9 +148,8 @@ def fail_turn(core: Core, fault: Fault, error: HandoffError) -> None:
     rest(core, "turn_failed", outcome)
 
 
-def close_asking(core: Core) -> None:
-    """End a turn that waits for the answer to a question it left."""
-    why = "closed by the coordinator with a question open"
+def close_turn(core: Core, why: str) -> None:
+    """End a turn that waits for the answer to a question it left, or for being verified."""
     rest(
         core,
         "turn_failed",

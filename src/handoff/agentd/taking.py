@@ -15,7 +15,7 @@ from handoff.agentd.journal import LineReader
 from handoff.executors import contract
 from handoff.executors.contract import PermissionAsked
 from handoff.gate.examine import examine
-from handoff.process.contract import Record
+from handoff.process.contract import Record, Shim
 from handoff.store.sql import Q
 
 if TYPE_CHECKING:
@@ -94,3 +94,21 @@ def _grant(actor: Actor, core: Core, fingerprint: str) -> str | None:
     where = {"task_id": core.task.id, "fingerprint": fingerprint}
     row = actor.services.store.reader().execute(Q["grant_find"], where).fetchone()
     return str(row[1]) if row else None
+
+
+def sent(core: Core, *, run_id: str, number: int, ticket_id: str | None) -> None:
+    """The shim has written an input."""
+    core.change.sent.append((run_id, number))
+    if ticket_id is not None:
+        tickets.delivered(core, ticket_id)
+
+
+def run_gone(core: Core, *, run_id: str, why: str) -> None:
+    """A run's journal has come to its end."""
+    if core.run is not None and core.run.id == run_id:
+        turns.run_exited(core, None, why)
+
+
+def gone(shim: Shim, exited: bool) -> str:
+    """Why a run is over whose journal says nothing of it, or "" if it does."""
+    return "" if exited else f"the shim of the executor (pid {shim.shim_pid}) died without a word"

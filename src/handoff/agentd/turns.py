@@ -106,6 +106,7 @@ def start_failed(core: Core, effect_id: int, error: HandoffError) -> None:
     core.settle_effect(effect_id, "given_up", clip(error.cause, 500))
     if core.run is not None and core.run.state != "ended":
         core.move_run("start_failed" if core.run.state == "intended" else "ended")
+        core.effect("end_run", run_id=core.run.id)  # what a dead shim may have left
     if core.task.state != "pending":
         fail_turn(core, Fault(code="start", message=error.cause), error)
         return
@@ -337,8 +338,7 @@ def turn_rested(core: Core, ended: contract.TurnEnded) -> None:
     if reasons and (fault is None or fault.code == "cancelled") and not isinstance(trailer, Claim):
         _relay_guidance(core, reasons)
         return
-    if reasons:
-        _drop_guidance(core, reasons, "the turn ended before the reason could be sent")
+    drop_guidance(core, "the turn ended before the reason could be sent")
     if fault is None and isinstance(trailer, Ask):
         core.move_turn("question_left" if turn.state == "working" else "executor_rested")
         if turn.state == "verifying":
@@ -367,7 +367,11 @@ def _relay_guidance(core: Core, reasons: list[dict[str, str]]) -> None:
     send_prompt(core, text)
 
 
-def _drop_guidance(core: Core, reasons: list[dict[str, str]], cause: str) -> None:
+def drop_guidance(core: Core, cause: str) -> None:
+    """Reasons of denials that the executor will not get: its coordinator learns."""
+    reasons = json.loads(core.must_turn().guidance)
+    if not reasons:
+        return
     core.touch_turn().guidance = "[]"
     core.event(
         "deny_guidance_dropped",
@@ -446,6 +450,7 @@ def insist(core: Core, turn_number: int) -> None:
     if turn is None or turn.number != turn_number or turn.state not in WORKING:
         return
     end_run(core)
+    drop_guidance(core, "the turn was interrupted")
     message = "interrupted; the executor did not react and was ended"
     turn_rested(core, contract.TurnEnded(text="", fault=Fault("cancelled", message)))
 

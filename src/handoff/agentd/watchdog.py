@@ -10,6 +10,7 @@ when, and which processes wait. It is repeated after another limit without a sig
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ log = logging.getLogger("handoff.watchdog")
 
 #: seconds between two looks; less where a limit is shorter than a few of them
 TICK_S = 5.0
+#: seconds that a look at one task's processes may take
+LOOK_S = 5.0
 #: seconds that an executor at rest is kept, so that `continue` needs no new process
 IDLE_EXECUTOR_S = 900.0
 #: milliseconds that idempotency keys are kept
@@ -89,7 +92,7 @@ class Watchdog:
         if terminal(actor.state):
             channel = self.machine.services.hub.channel(actor.task_id)
             idle = self.machine.effects[actor.task_id].idle
-            if idle and not channel.subscribers and idle_s > TICK_S:
+            if idle and actor.idle and not channel.subscribers and idle_s > TICK_S:
                 self._told.pop(actor.task_id, None)
                 await self.machine.retire(actor)
         elif actor.state == "waiting_review":
@@ -107,7 +110,11 @@ class Watchdog:
         if idle_s < limit or now - self._told.get(actor.task_id, now - limit) < limit:
             return
         self._told[actor.task_id] = now
-        procs = await actor.shim.tree() if actor.shim is not None else []
+        procs: list[Proc] = []
+        if actor.shim is not None:
+            with contextlib.suppress(TimeoutError):  # told without them
+                async with asyncio.timeout(LOOK_S):
+                    procs = await actor.shim.tree()
         payload: dict[str, object] = {
             "phase": core.phase,
             "detail": core.phase_detail,

@@ -107,7 +107,7 @@ class _System:
         result: dict[str, object] = {
             "id": row.id,
             "name": row.name,
-            "state": row.state,
+            "state": actor.state,
             "executor": row.executor,
             "repo_path": row.repo_path,
             "live": live,
@@ -133,7 +133,7 @@ class _System:
     async def footprint(self, _request: Request) -> Response:
         """Every task's processes."""
         actors = list(self.machine.actors.values())
-        return http.Json({"rows": [await _footprint(actor) for actor in actors]})
+        return http.Json({"rows": await asyncio.gather(*map(_footprint, actors))})
 
     # -- worktrees -----------------------------------------------------------------------
 
@@ -248,8 +248,9 @@ async def _footprint(actor: Actor) -> dict[str, object]:
     verdict = "ok"
     if actor.shim is not None and actor.core.run is not None:
         try:
-            procs = await actor.shim.tree()
-        except HandoffError:
+            async with asyncio.timeout(PROBE_S):
+                procs = await actor.shim.tree()
+        except (TimeoutError, HandoffError):
             verdict = "unknown" if actor.core.run_alive else "gone"
     return {
         "task_id": actor.task_id,
