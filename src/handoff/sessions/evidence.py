@@ -273,7 +273,7 @@ def _grounded(
             why = f"evidence {number}: that message speaks of something else"
         else:
             return item
-    if not pointers and "evidence" not in item:  # a constraint has no evidence of its own
+    if not pointers and pointer.startswith("/constraints/"):  # rules come from the user
         rule = _words(item["text"])
         if any(
             _held(rule, [_words(message.text)]) for message in store.messages(family, role="user")
