@@ -14,7 +14,7 @@ import urllib.parse
 from collections.abc import Iterator
 from math import log2
 
-from handoff.redaction.pairs import find_pairs
+from handoff.redaction.pairs import WIDE, find_pairs
 from handoff.redaction.shapes import Span, find_shapes, occurrences, unwrapped
 
 #: characters of a value that is judged at all
@@ -29,7 +29,7 @@ _AFTER = re.compile(
     r"(?:[ \t]{1,2}\(?[A-Za-z'’-]{1,20}\)?){0,3}?"
     r"(?P<says>[ \t]{0,2}(?::|=|->|→|\bis\b|\bwas\b|\bare\b)[ \t]{0,2}(?:now|still|just|set to)?[ \t:]{0,2}"
     r"|[ \t]{1,2})"
-    r"[\"'`*(]{0,2}(?P<value>[^\s\"'`<>\[\]{}()|]{6,512})"
+    r"[\"'`*(]{0,2}(?P<value>[^\s\"'`<>\[\]{}()|" + WIDE + r"]{6,512})"
 )
 _SAYS = frozenset({"is", "was", "as", "for"})
 # A value is judged by its beginning, and taken out whole.
@@ -180,7 +180,7 @@ def _told_before(text: str, at: int) -> Iterator[Span]:
     parts = window[window.rfind("\n") + 1 :].split()[-5:]
     for number in range(len(parts) - 1, 0, -1):
         if parts[number] in _SAYS:
-            value = parts[number - 1].strip("\"'`<>[]{}()|")
+            value = parts[number - 1].strip("\"'`<>[]{}()|" + WIDE)
             head = value[:_JUDGED]
             if not (8 <= len(value) <= _LONG and _firm(head) and mixed(head)):
                 return
@@ -194,7 +194,8 @@ def _told_before(text: str, at: int) -> Iterator[Span]:
 def _words(lower: str) -> Iterator[re.Match[str]]:
     for stem in _STEMS:
         for at in occurrences(lower, stem):
-            if at and lower[at - 1].isalnum():
+            # `sort_key` and `api-token` are names: pairs are judged elsewhere.
+            if at and (lower[at - 1].isalnum() or lower[at - 1] in "_-"):
                 continue
             found = _WORD.match(lower, at)
             if found is not None:

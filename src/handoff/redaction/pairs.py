@@ -65,8 +65,10 @@ _QUOTED = re.compile(
     r"""(?P<slash>\\{0,3})(?P<quote>["'`])(?P<value>(?:\\.|[^"'`\\\n]|(?!(?P=quote))["'`]){1,1024}?)"""
     r"""(?:(?P=slash)(?P=quote)|(?=\n|\Z))"""
 )
-_BARE = re.compile(r"[^\s\"'`<>&\\\[\]{}()]{1,1024}")
-_BARE_SAID = re.compile(r"[^\s\"'`<>\\]{1,1024}")
+# Signs that end a word in scripts without blanks.
+WIDE = "，。、；：！？（）「」『』《》【】“”"
+_BARE = re.compile(rf"[^\s\"'`<>&\\\[\]{{}}(){WIDE}]{{1,1024}}")
+_BARE_SAID = re.compile(rf"[^\s\"'`<>\\{WIDE}]{{1,1024}}")
 _LINE_VALUE = re.compile(r"[^\n\"'`<>\\]{1,1024}")
 _BLOCK = re.compile(
     r"[|>][+-]?[0-9]?[ \t]{0,8}\r?\n(?P<body>(?:[ \t]+[^\n]{1,512}(?:\n|\Z)){1,24})"

@@ -69,7 +69,9 @@ SHAPES: tuple[Shape, ...] = (
     _shape("openai-key", "sk-proj- sk-svcacct- sk-admin- sk-None-", f"{_W}{{16,{_RUN}}}"),
     _shape("api-key", "sk-", f"{_W}{{16,{_RUN}}}", mixed=True),
     _shape(
-        "stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", f"[A-Za-z0-9+/=]{{10,{_RUN}}}"
+        "stripe-key",
+        "sk_live_ sk_test_ rk_live_ rk_test_ whsec_",
+        f"[A-Za-z0-9+/]{{10,{_RUN}}}={{0,2}}",
     ),
     _shape(
         "slack-token",
@@ -106,12 +108,12 @@ SHAPES: tuple[Shape, ...] = (
     _shape(
         "planetscale-token",
         "pscale_tkn_ pscale_pw_ pscale_oauth_",
-        f"[A-Za-z0-9_.=-]{{32,{_RUN}}}",
+        f"[A-Za-z0-9_.-]{{32,{_RUN}}}={{0,2}}",
     ),
     _shape("databricks-token", "dapi", f"[0-9a-f]{{32}}(?:-[0-9])?{_END}"),
     _shape("newrelic-key", "NRAK- NRAL- NRII- NRIQ-", f"{_W}{{20,{_RUN}}}", mixed=True),
-    _shape("grafana-token", "glsa_ glc_", f"[A-Za-z0-9+/=_]{{30,{_RUN}}}"),
-    _shape("sentry-token", "sntrys_ sntryu_", f"[A-Za-z0-9+/=_-]{{30,{_RUN}}}"),
+    _shape("grafana-token", "glsa_ glc_", f"[A-Za-z0-9+/_]{{30,{_RUN}}}={{0,2}}"),
+    _shape("sentry-token", "sntrys_ sntryu_", f"[A-Za-z0-9+/_-]{{30,{_RUN}}}={{0,2}}"),
     _shape("postman-key", "PMAK-", f"{_HEX}{{24}}-{_HEX}{{34}}"),
     _shape("doppler-token", "dp.pt. dp.st. dp.ct. dp.sa.", f"[A-Za-z0-9._-]{{30,{_RUN}}}"),
     _shape("supabase-key", "sbp_ sb_secret_", f"{_W}{{20,{_RUN}}}", mixed=True),
@@ -124,8 +126,8 @@ SHAPES: tuple[Shape, ...] = (
     _shape("docker-token", "dckr_pat_ dckr_oat_", f"{_W}{{20,{_RUN}}}"),
     _shape("rubygems-key", "rubygems_", f"[0-9a-f]{{40,{_RUN}}}{_END}"),
     _shape("crates-token", "cio", f"{_A}{{32}}{_END}", mixed=True),
-    _shape("atlassian-token", "ATATT3", f"[A-Za-z0-9_=-]{{50,{_RUN}}}"),
-    _shape("bitbucket-token", "ATBB", f"[A-Za-z0-9_=-]{{24,{_RUN}}}", mixed=True),
+    _shape("atlassian-token", "ATATT3", f"[A-Za-z0-9_-]{{50,{_RUN}}}(?:=[0-9A-F]{{8}}|={{0,2}})"),
+    _shape("bitbucket-token", "ATBB", f"[A-Za-z0-9_-]{{24,{_RUN}}}={{0,2}}", mixed=True),
     _shape("pulumi-token", "pul-", f"[0-9a-f]{{40}}{_END}"),
     _shape("brevo-key", "xkeysib- xsmtpsib-", f"{_W}{{40,{_RUN}}}"),
     _shape("alibaba-key", "LTAI", f"{_A}{{12,30}}{_END}", mixed=True),

@@ -136,7 +136,7 @@ def _words(state: State) -> Iterable[Note]:
         if part in {"progress", "context", "next_steps"} and not _CONCRETE.search(item["text"]):
             yield Note(f"{pointer}/text", "L8", "no path, symbol, number, command or quotation")
         if part not in {"constraints", "next_steps", "files"}:
-            for name in ("text", "claim", "what", "why", "check"):
+            for name in ("text", "claim", "what", "why"):
                 if name in item and _TO_AGENT.search(item[name]):
                     yield Note(f"{pointer}/{name}", "L9", "speaks to the agent, outside of steps")
 
