@@ -72,8 +72,17 @@ CREATE TRIGGER attempts_remain BEFORE DELETE ON attempts
 
 
 def exists(root: str) -> bool:
-    """Whether that folder holds a journal. Nothing is created."""
-    return os.path.lexists(os.path.join(root, JOURNAL))
+    """Whether that folder holds a journal that something was written to. Nothing is created.
+
+    Whoever was killed at the very first write leaves an empty file: that is no journal yet.
+
+    Raises:
+        JournalCorrupt, SchemaTooNew, StorageError: there is one, and it can't be used.
+    """
+    if not os.path.lexists(os.path.join(root, JOURNAL)):
+        return False
+    with _typed(root), contextlib.closing(_connect(root)) as db:
+        return _check_version(db, root) != 0
 
 
 @contextlib.contextmanager
@@ -227,7 +236,7 @@ def _typed(root: str) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise _operational(error, path) from error
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+        if isinstance(error, sqlite3.ProgrammingError):
             raise
         raise JournalCorrupt(
             f"the opening journal {path} can't be read: {error}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -211,6 +212,9 @@ class Opening:
         self._same_intent()
         yield "loaded"
         self.terminal.require()
+        if threading.current_thread() is not threading.main_thread():
+            # signals could end it between the intent and the outcome
+            raise UsageError("an attempt is opened from the main thread of a program")
         report = self._recheck()
         yield "checked"
         prompt = self._prompt()

@@ -22,6 +22,7 @@ from tests.support.openings import (
     somebody,
 )
 
+from handoff import lifecycle
 from handoff.clock import FakeClock
 from handoff.errors import (
     ActorRefused,
@@ -260,6 +261,18 @@ def test_one_launch_intent_in_all_of_history(journal: Journal) -> None:
         )
 
 
+def test_a_second_intent_is_refused_by_the_file_itself(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = launched(journal)
+    monkeypatch.setattr(lifecycle, "advance", lambda *_: "requested")
+    with pytest.raises(JournalCorrupt):
+        journal.intend(held, {})
+    monkeypatch.undo()
+    assert journal.history(A).launches == 1
+    journal.verify()
+
+
 def test_rows_can_not_be_changed_or_removed(journal: Journal) -> None:
     launched(journal)
     for table in ("events", "attempts"):
@@ -453,6 +466,28 @@ def test_a_torn_file_is_corrupt_not_empty(journal: Journal) -> None:
     path.write_bytes(b"not a database at all" * 400)
     with pytest.raises(JournalCorrupt):
         journal.status(A)
+
+
+def test_an_empty_file_is_no_journal_yet(journal: Journal) -> None:
+    os.makedirs(journal.root)
+    pathlib.Path(journal.root, "journal.sqlite3").touch(0o600)
+    assert journal.attempts() == []
+    with pytest.raises(UnknownAttempt):
+        journal.status(A)
+    journal.prepare(frozen(), SOURCE)
+    assert journal.attempts() == [A]
+
+
+def test_a_desktop_submit_that_was_lost_is_told(journal: Journal) -> None:
+    journal.prepare(frozen(), SOURCE)
+    held = journal.reserve(A, somebody(), "desktop")
+    assert journal.status(A)["prompt"] == "not_sent"
+    journal.intend(held, {"nonce_sha256": ""})
+    assert journal.status(A)["prompt"] == "prompt_uncertain"
+    journal.note(A, "prompt_submitted", SOURCE, {})
+    assert journal.status(A)["prompt"] == "sent"
+    with pytest.raises(UsageError):
+        journal.note(A, "user_confirmed", SOURCE, {})
 
 
 def test_some_other_database_is_refused(journal: Journal) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -223,6 +224,12 @@ def test_a_signal_before_the_start_starts_nothing(journal: Journal) -> None:
         patch.setattr(opening, "Shield", Told)
         outcome = run(journal, start=lambda *_: pytest.fail("started"))
     assert (outcome.exit, outcome.status["state"]) == (7, "launch_failed")
+
+
+def test_it_is_opened_from_the_main_thread(journal: Journal) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(run, journal).result()
+    assert (outcome.exit, outcome.status["state"]) == (2, "prepared")
 
 
 @pytest.mark.parametrize(
