@@ -110,7 +110,7 @@ def _verify(payload: Json) -> list[str]:
     lines = []
     for ran in payload.get("verify") or []:
         good = ran.get("exit_code") == 0
-        mark = colour("passed", "green") if good else colour(f"exit {ran.get('exit_code')}", "red")
+        mark = colour(_verify_end(ran), "green" if good else "red")
         lines.append(
             f"  verify: {safe_line(ran.get('command', ''))}  {mark}  {ran.get('seconds', 0)} s"
         )
@@ -244,6 +244,15 @@ def event_block(event: Json, context: Context) -> str:
     return "\n".join(lines)
 
 
+def _verify_end(ran: Json) -> str:
+    """How a verify command ended, as far as it has."""
+    if ran.get("timed_out"):
+        return "timed out"
+    if "exit_code" not in ran:
+        return ""
+    return "passed" if ran["exit_code"] == 0 else f"exit {ran['exit_code']}"
+
+
 def _told(event: Json) -> str:
     """The one thing that tells most about an event, as one line."""
     payload = event.get("payload") or {}
@@ -253,6 +262,10 @@ def _told(event: Json) -> str:
     if event["type"] == "executor_started":
         known = [payload.get(key) for key in ("agent", "version", "model", "context")]
         return safe_line(" ".join(str(value) for value in known if value))
+    if event["type"] == "verify":
+        return f"{safe_line(payload.get('command') or '')}  {_verify_end(payload)}".rstrip()
+    if event["type"] == "permission_allowed" and payload.get("why"):
+        return safe_line(payload["why"])  # the text of an edit begins with a diff's head
     keys = (
         "summary",
         "reason",
@@ -401,13 +414,21 @@ def task_head(task: Json) -> list[str]:
     lines.append(f"  executor: {executor}{version}{model}")
     base = str(task.get("base_commit") or "")[:10]
     name_of = safe_line(task.get("base_name") or "")
-    since = f" from {name_of} {base}".rstrip() if base else ""
+    at = "" if base in name_of else f" {base}"  # a detached HEAD's name says where it is
+    since = f" from {(name_of + at).strip()}" if base else ""
     lines.append(f"  branch: {safe_line(task.get('branch') or '')}{since}")
     lines.append(
         f"  folder: {safe_line(task.get('work_dir') or '')} ({task.get('workspace_kind', '?')})"
     )
     lines += [f"  note: {safe_line(note)}" for note in task.get("notes") or []]
     return lines
+
+
+def _entry(one: Any) -> str:
+    """An uncommitted path: agentd tells it as a line, an object or a pair."""
+    if isinstance(one, dict):
+        one = (one.get("status", ""), one.get("path", ""))
+    return safe_line(one if isinstance(one, str) else " ".join(map(str, one)))
 
 
 def removal(found: Json | None, context: Context, task: str) -> list[str]:
@@ -419,11 +440,14 @@ def removal(found: Json | None, context: Context, task: str) -> list[str]:
         return [f"  {where}: clean-up goes on in the background"]
     if action != "kept":
         return [f"  {where}: {safe_line(action).replace('_', ' ')}"] if where else []
-    lines = [f"  {where} was kept ({safe_line(found.get('reason') or 'see below')})"]
-    if found.get("note"):
-        lines.append(f"  {safe_line(found['note'])}")
+    note = safe_line(found.get("note") or "")
+    lines = []
+    if not (where and note.startswith(where)):  # else the note says it
+        lines.append(f"  {where} was kept ({safe_line(found.get('reason') or 'see below')})")
+    if note:
+        lines.append(f"  {note}")
     entries = found.get("entries") or []
-    lines += [f"    {safe_line(xy)} {safe_line(path)}" for xy, path in entries[:10]]
+    lines += [f"    {_entry(one)}" for one in entries[:10]]
     if len(entries) > 10:
         lines.append(f"    and {len(entries) - 10} more")
     lines.append(
