@@ -270,7 +270,8 @@ class Actor:
 
     async def _redact(self, change: Change) -> None:
         """Take secrets out; a long text in a thread, so that nobody else waits for it."""
-        size = sum(len(str(data.get("text", ""))) for _, data in change.frames)
+        told = [data for _, data in change.frames] + [payload for _, _, payload in change.events]
+        size = sum(len(v) for data in told for v in data.values() if isinstance(v, str))
         if size > REDACT_INLINE:
             await asyncio.to_thread(self.services.redact, change)
         else:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 import os
 import sqlite3
@@ -283,7 +282,7 @@ def _register_project(conn: sqlite3.Connection, task: TaskRow, now: int) -> None
 def _texts(request: DispatchRequest) -> tuple[str, str]:
     try:
         raw = base64.b64decode(request.plan_b64, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # what is not ASCII is none of binascii's errors
         raise UsageError(f"plan_b64 is not base64: {error}") from error
     if len(raw) > PLAN_LIMIT or len(request.prompt.encode()) > PLAN_LIMIT:
         raise UsageError(f"the plan is larger than {PLAN_LIMIT >> 20} MiB")

@@ -295,24 +295,11 @@ class _Streams:
 
         The text is made from the frames, the same each time, so an offset stays good.
         """
-        from handoff.agentd.rendering import render_frame
-
         task_id = self._id(request)
-        size = 0
-        parts: list[bytes] = []
-        cursor = -1
-        while items := self._frames_from_database(task_id, cursor):
-            cursor = int(str(items[-1]["n"]))
-            for item in items:
-                parts.append(render_frame(str(item["kind"]), json.loads(str(item["data"]))))
-                size += len(parts[-1])
-        text = b"".join(parts)
-        offset = request.query_params.get("offset")
-        tail = request.query_params.get("tail")
-        if offset is not None:
-            text = text[number(request, "offset", 0, 1 << 62) :]
-        elif tail is not None or offset is None:
-            text = _whole_characters(text[-number(request, "tail", 4096, 1 << 30) :])
+        offset = number(request, "offset", 0, 1 << 62) if "offset" in request.query_params else None
+        tail = number(request, "tail", 4096, 1 << 30)
+        # In a thread: a long task has many frames, and nobody else should wait for them.
+        text, size, cursor = await asyncio.to_thread(self._rendered, task_id, offset, tail)
         headers = {"X-Handoff-Render-Size": str(size)}
         if request.query_params.get("follow") not in ("1", "true"):
             return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
@@ -328,6 +315,24 @@ class _Streams:
                 frame = json.loads(one).get("frame")
                 if frame:
                     yield render_frame(frame["kind"], frame["data"])
+
+    def _rendered(self, task_id: str, offset: int | None, tail: int) -> tuple[bytes, int, int]:
+        """The text from an offset on, or its tail; the size of all of it, and the last
+        frame's number. Holds no more than what is asked for and one page."""
+        from handoff.agentd.rendering import render_frame
+
+        size, cursor, kept = 0, -1, bytearray()
+        while items := self._frames_from_database(task_id, cursor):
+            cursor = int(str(items[-1]["n"]))
+            for item in items:
+                piece = render_frame(str(item["kind"]), json.loads(str(item["data"])))
+                left_out = 0 if offset is None else max(0, offset - size)
+                size += len(piece)
+                kept += piece[left_out:]
+            if offset is None and len(kept) > tail:
+                del kept[: len(kept) - tail]
+        text = bytes(kept)
+        return (_whole_characters(text) if offset is None else text), size, cursor
 
     def _frames_from_database(self, task_id: str, after: int) -> list[dict[str, object]]:
         where = {"task_id": task_id, "start": after + 1, "limit": PAGE}
