@@ -167,3 +167,16 @@ def test_hard_texts_take_linear_time(name: str, find) -> None:
     small, large = spent(8_000), spent(32_000)
     # Four times the text: four times the time, with room for a busy machine.
     assert large < max(small * 9, 0.25)
+
+
+@pytest.mark.parametrize("prefix", ["glsa_", "sntrys_", "whsec_"])
+def test_a_token_that_may_end_in_an_equals_sign_leaves_the_next_line(prefix: str) -> None:
+    text = f"the password is {prefix}{'a1B2c3D4' * 6}\nNEXT_NAME=plain"
+    assert redact(text).endswith("\nNEXT_NAME=plain")
+
+
+@pytest.mark.parametrize(
+    "fact", ["token is closed，src/a_1642.py 依赖它", "不要更改 sort_key=index_5998，store_9715()"]
+)
+def test_signs_of_scripts_without_blanks_end_a_word(fact: str) -> None:
+    assert redact(fact, "strict") == fact
