@@ -241,8 +241,7 @@ class _Look:
         if wanted != {active}:
             self._add(
                 "profile_mismatch",
-                f"the record belongs to profile '{min(wanted - {active})}', "
-                f"this is '{active}'",
+                f"the record belongs to profile '{min(wanted - {active})}', this is '{active}'",
                 "use the profile and HERMES_HOME of the record",
             )
 
