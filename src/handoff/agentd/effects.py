@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from handoff.agentd import outcome, turns
 from handoff.agentd.core import Core, clip
-from handoff.agentd.launching import launch_run
+from handoff.agentd.launching import Started, launch_run
 from handoff.agentd.workspaces import own_work, plan_of
 from handoff.config import setup_of
 from handoff.crashpoints import reach
@@ -40,7 +40,7 @@ from handoff.process import supervisor
 from handoff.process.command import CommandResult, run_command
 from handoff.process.contract import Proc
 from handoff.store.commit import Change
-from handoff.store.records import EffectRow, TaskRow
+from handoff.store.records import EffectRow, RunRow, TaskRow
 from handoff.store.sql import Q
 from handoff.workspace import refs, removal, setup, state, verify, worktree
 from handoff.workspace.contract import Finding, Removal
@@ -218,7 +218,7 @@ class Effects:
             await actor.call(lambda core: core.settle_effect(effect.id))
             return
         try:
-            started = await launch_run(actor.services, actor.core.task, run)
+            started = await self._launched(run)
         except ExecutorGone as error:
             self._fresh_starts += 1
             again = self._fresh_starts < FRESH_STARTS
@@ -236,6 +236,18 @@ class Effects:
         )
         actor.follow(started.shim)
         await self._drop_old_runs(run_id)
+
+    async def _launched(self, run: RunRow) -> Started:
+        """The run's process. If that is given up meanwhile, it is waited for all the same:
+        a shim that is not there yet could not be found by those who have to end it."""
+        launching = asyncio.create_task(launch_run(self.actor.services, self.actor.core.task, run))
+        try:
+            return await asyncio.shield(launching)
+        except asyncio.CancelledError:
+            await asyncio.wait({launching})
+            if not launching.cancelled() and launching.exception() is None:
+                await launching.result().shim.close()
+            raise
 
     async def _drop_old_runs(self, run_id: str) -> None:
         """Journals of earlier processes are in the database; their files can go."""
