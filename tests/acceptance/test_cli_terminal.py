@@ -177,3 +177,22 @@ def test_init_given_up_writes_nothing(cli: Cli) -> None:
     finally:
         asking.close()
     assert not (cli.home.path / ".handoff").exists()
+
+
+@pytest.mark.parametrize("end", ["done", "stop"])
+def test_a_worktree_that_is_kept_is_shown_with_what_keeps_it(
+    agentd: Agentd, git_repo: Repository, screen: Open, end: str
+) -> None:
+    plan = fake_plan(
+        {"commit": {"message": "x", "path": "a.txt", "text": "a\n"}},
+        {"write": {"path": "left.txt", "text": "left\n"}},
+    )
+    task = str(agentd.dispatch(git_repo, plan)["id"])
+    agentd.cli("wait", task).ok()
+
+    ended = screen(end, task)
+    assert ended.end() == 0, ended.text
+    assert "?? left.txt" in ended.text
+    remedy = f"handoff reclaim {task[:8]} --force"
+    assert remedy in ended.text
+    agentd.cli(*remedy.split()[1:]).ok()
