@@ -193,7 +193,9 @@ def _read_text(path: str) -> tuple[str, list[ConfigWarning]]:
         ) from None
     warnings: list[ConfigWarning] = []
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        hint = f"{path} can be read by others and holds a token: chmod 600 {shlex.quote(path)}"
+        hint = (
+            f"{path} can be read by others, and it may hold tokens: chmod 600 {shlex.quote(path)}"
+        )
         warnings.append(ConfigWarning("", 0, hint))
     return text, warnings
 

@@ -288,6 +288,24 @@ def test_a_broken_configuration_is_one_line(cli: Cli) -> None:
     assert "line 2: 'stalltimeout'" in doctor.out
 
 
+def test_a_default_executor_that_does_not_exist_is_a_finding(cli: Cli) -> None:
+    folder = cli.home.path / ".handoff"
+    folder.mkdir(mode=0o700)
+    (folder / "config.yaml").write_text("listen: off\nexecutor: {default: nobody}\n")
+    doctor = cli("doctor", "--json")
+    assert doctor.code == 1
+    bad = [one for one in doctor.json()["checks"] if one["level"] == "bad"]
+    assert [one["name"] for one in bad] == ["nobody (default)"]
+    assert "fake" in bad[0]["text"]
+
+
+def test_a_demo_without_git_says_what_to_install(cli: Cli) -> None:
+    (cli.home.path / "bin").mkdir()
+    done = cli("demo", "--yes", env={"PATH": str(cli.home.path / "bin")})
+    assert done.code == 1
+    assert "there is no git on PATH\n  try: install git" in done.err
+
+
 def test_a_daemon_that_cant_start_says_why(cli: Cli) -> None:
     folder = cli.home.path / ".handoff"
     folder.mkdir(mode=0o700)

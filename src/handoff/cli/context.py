@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from handoff.client.cursor import Cursors
     from handoff.client.http import Client
 
+#: commands that are about this machine whatever agentd a call named
+HERE = ("agentd", "init", "demo")
+
 
 class Context:
     """One call of the command line.
@@ -88,10 +91,9 @@ class Context:
         flags: list[str] = []
         if self.given_config:
             flags += ["--config", self.config]
-        if self.agentd:
-            flags += ["--agentd", self.agentd]
-        if self.target:
-            flags += ["--target", self.target]
+        if words[0] not in HERE:
+            flags += ["--agentd", self.agentd] if self.agentd else []
+            flags += ["--target", self.target] if self.target else []
         return " ".join(["handoff", *map(terminal.shell_quote, [*words[:1], *flags, *words[1:]])])
 
     def adapt(self, remedy: str) -> str:

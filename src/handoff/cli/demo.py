@@ -119,7 +119,9 @@ class Demo:
     def prepare(self) -> None:
         """The repository, the plan and the configuration."""
         from handoff.config import create_default
+        from handoff.workspace import git
 
+        git.require_version()
         os.makedirs(self.project)
         self.git("init", "-q", "-b", "main")
         self.git("config", "user.name", "handoff demo")

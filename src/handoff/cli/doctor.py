@@ -105,7 +105,16 @@ def check_agentd(context: Context) -> list[Check]:
 def check_executors(config: Config | None, path: str = "") -> list[Check]:
     """Every executor: where, which version, logged in or not. ``path``: the PATH to look
     in, "" for this shell's own."""
-    return [one_executor(found, default=default) for found, default in detected(config, path)]
+    from handoff.executors import catalog
+
+    found = [one_executor(one, default=default) for one, default in detected(config, path)]
+    if config is not None:
+        default, known = config.executor.default, catalog.definitions(config.agents)
+        if default not in known:
+            text = f"there is no such executor (there are: {', '.join(known)})"
+            remedy = "set 'executor.default' in config.yaml to one of them"
+            found.append(Check("bad", f"{default} (default)", text, remedy))
+    return found
 
 
 def detected(config: Config | None, path: str = "") -> list[tuple[Any, bool]]:

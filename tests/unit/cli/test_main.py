@@ -164,6 +164,8 @@ def test_printed_commands_carry_the_flags_of_the_call(tmp_path: pathlib.Path) ->
     assert context.command("show", "1f3a") == f"handoff show --config {quoted} --target far 1f3a"
     assert context.adapt("handoff tasks --limit 3").endswith("--target far --limit 3")
     assert context.adapt("commit them") == "commit them"
+    elsewhere = Context(agentd="http://127.0.0.1:1")
+    assert elsewhere.adapt("handoff agentd --detach") == "handoff agentd --detach"
     assert Context().adapt("handoff tasks") == "handoff tasks"
     with pytest.raises(UsageError):
         Context(agentd="x", target="y")
