@@ -221,7 +221,11 @@ def test_a_crash_there_changes_nothing(
 ) -> None:
     expected, reached = uncrashed
     assert reached[kind], f"{kind} was not reached: {sorted(reached)}"
+    hit = 0
     for nth in range(1, reached[kind] + 1, STRIDE if reached[kind] > 6 else 1):
         outcome, restarts = play({"HANDOFF_CRASH_AT": f"{kind}:{nth}"})
-        assert restarts >= 1, f"{kind}:{nth} was not reached"
+        # Commits that wait are made as one: a run may have fewer of them than another.
+        assert restarts or kind.startswith("store."), f"{kind}:{nth} was not reached"
+        hit += bool(restarts)
         assert outcome == expected, f"{kind}:{nth}"
+    assert hit, kind
