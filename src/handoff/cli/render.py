@@ -207,7 +207,7 @@ _TITLES = {
 _NEXT = {
     "failed": ("show",),
     "delivery_failed": ("show",),
-    "deny_guidance_dropped": ("continue", "INSTRUCTIONS"),
+    "deny_guidance_dropped": ("continue", "INSTRUCTIONS"),  # its hint, with this call's flags
     "resource_pressure": ("show",),
     "actor_refused": ("show",),
 }
@@ -217,7 +217,7 @@ def facts(payload: Json) -> list[str]:
     """A payload's scalar values, one a line."""
     lines = []
     for key, value in payload.items():
-        if isinstance(value, dict | list) or value in (None, ""):
+        if key == "hint" or isinstance(value, dict | list) or value in (None, ""):
             continue
         shown = "yes" if value is True else "no" if value is False else safe(str(value))
         lines.append(f"  {safe_line(key)}: {indent(shown, '    ').lstrip()}")
@@ -266,17 +266,7 @@ def _told(event: Json) -> str:
         return f"{safe_line(payload.get('command') or '')}  {_verify_end(payload)}".rstrip()
     if event["type"] == "permission_allowed" and payload.get("why"):
         return safe_line(payload["why"])  # the text of an edit begins with a diff's head
-    keys = (
-        "summary",
-        "reason",
-        "permission",
-        "question",
-        "text",
-        "why",
-        "note",
-        "answer",
-        "command",
-    )
+    keys = "summary reason permission question text why note answer command".split()
     for key in keys:
         lines = [line for line in str(payload.get(key) or "").splitlines() if line.strip()]
         if lines:
