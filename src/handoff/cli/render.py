@@ -244,6 +244,10 @@ def event_block(event: Json, context: Context) -> str:
     return "\n".join(lines)
 
 
+#: the keys of a payload that tell most, the best first
+_TELLING = "summary", "reason", "permission", "question", "text", "why", "note", "answer", "command"
+
+
 def _verify_end(ran: Json) -> str:
     """How a verify command ended, as far as it has."""
     if ran.get("timed_out"):
@@ -266,8 +270,7 @@ def _told(event: Json) -> str:
         return f"{safe_line(payload.get('command') or '')}  {_verify_end(payload)}".rstrip()
     if event["type"] == "permission_allowed" and payload.get("why"):
         return safe_line(payload["why"])  # the text of an edit begins with a diff's head
-    keys = "summary reason permission question text why note answer command".split()
-    for key in keys:
+    for key in _TELLING:
         lines = [line for line in str(payload.get(key) or "").splitlines() if line.strip()]
         if lines:
             return safe_line(lines[1] if lines[0] == "command:" and len(lines) > 1 else lines[0])
