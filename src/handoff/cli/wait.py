@@ -95,6 +95,7 @@ class Waiting:
         self.stream = Events(
             self.client, self.id, self.start, wakes=quiet, summary=False, notify=context.say
         )
+        self.stream.reached = True  # the task's id was asked for
 
     def hand_out(self, line: Json, *, seq: int | None) -> None:
         """Print and flush, then remember."""

@@ -62,6 +62,8 @@ class Lines:
     ) -> None:
         self.client = client
         self.deadline: float | None = None
+        #: whether agentd has answered already: then its absence is a restart, not a mistake
+        self.reached = False
         self._notify = notify
         self._sleep = sleep
         self._monotonic = monotonic
@@ -89,7 +91,7 @@ class Lines:
         return left
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        first = True
+        first = not self.reached
         while True:
             began = self._monotonic()
             try:
