@@ -58,7 +58,11 @@ def test_every_name_means_itself(agentd: Agentd, folder: str) -> None:
             assert len(json.loads(one.stdout)["files"]) == 1
     missing = exact(agentd, "diff", task, "--", "no such file")
     assert (missing.returncode, missing.stdout) == (4, b"")
-    assert exact(agentd, "fetch", task, "no such file").returncode == 4
+    missing = exact(agentd, "fetch", task, "no such file")
+    assert missing.returncode == 4
+    remedy = f"handoff diff {task} --name-only"
+    assert remedy.encode() in missing.stderr
+    assert exact(agentd, *remedy.split()[1:]).returncode == 0
 
     screen = Terminal("diff", task, cwd=agentd.home.path, env=agentd.home.env)
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from handoff.errors import Unreachable
+from handoff.cli.terminal import shell_quote
+from handoff.errors import NotFound, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,8 +68,13 @@ def run(args: Namespace, context: Context) -> int:
         parser().error("give one path")
     path = tasks_path(args.task, "file")
     client = context.client()
-    if context.json_wanted:
-        context.emit(client.get(path, {"path": words[0], "format": "json"}))
-        return 0
-    copy_out(client.open("GET", path, {"path": words[0], "format": "raw"}), context)
+    try:
+        if context.json_wanted:
+            context.emit(client.get(path, {"path": words[0], "format": "json"}))
+        else:
+            copy_out(client.open("GET", path, {"path": words[0], "format": "raw"}), context)
+    except NotFound as error:
+        if error.code == NotFound.code:  # the file; git ls-files would look where you stand
+            error.remedy = f"handoff diff {shell_quote(args.task)} --name-only"
+        raise
     return 0
