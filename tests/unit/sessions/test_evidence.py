@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,8 @@ def test_what_is_no_session_store_is_said(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("x" * 5000)
     with pytest.raises(StorageError):
         gather(tmp_path / "text.db")
-    sqlite3.connect(tmp_path / "empty.db").executescript("CREATE TABLE x (y)")
+    with closing(sqlite3.connect(tmp_path / "empty.db")) as empty:
+        empty.executescript("CREATE TABLE x (y)")
     with pytest.raises(StorageError, match="no session store"):
         gather(tmp_path / "empty.db")
     with pytest.raises(NotFound):
