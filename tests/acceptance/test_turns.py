@@ -195,7 +195,7 @@ def test_done_and_continue_only_in_review(agentd: Agentd, git_repo: Repository) 
     for command in (["done", task], ["continue", task, "more"]):
         ran = agentd.cli(*command)
         assert ran.code == 3
-        assert "handoff reply" in ran.err, "it says what is to be done instead"
+        assert f"handoff show {task[:8]}" in ran.err, "it says what is to be done instead"
     agentd.reply(task, "--approve").ok()
     agentd.wait_event(task, "completed")
     agentd.cli("done", task).ok()

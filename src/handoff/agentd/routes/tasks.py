@@ -477,8 +477,7 @@ class _Tasks:
 
 def _way_on(row: TaskRow) -> str:
     ident = short(row.id)
-    return {
-        "waiting_answer": f"handoff reply {ident}",
+    return {  # what waits for an answer is shown with the commands that give it
         "running": f"handoff wait {ident}",
         "pending": f"handoff wait {ident}",
     }.get(row.state, f"handoff show {ident}")
