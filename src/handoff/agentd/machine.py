@@ -181,7 +181,7 @@ class Machine:
         by ending its process.
 
         Raises:
-            ExecutorGone: no turn is running.
+            NotAllowed: no turn is running.
         """
         number = actor.core.must_turn().number
         await actor.call(lambda core: turns.interrupt(core, who))

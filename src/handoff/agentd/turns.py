@@ -22,7 +22,7 @@ from handoff.agentd.core import (
     fault_json,
 )
 from handoff.agentd.outcome import end_turn, fail_turn
-from handoff.errors import ExecutorGone, HandoffError
+from handoff.errors import HandoffError, NotAllowed
 from handoff.executors import contract
 from handoff.executors.contract import Driver, Fault, Interrupt, Output, Prompt, Session
 from handoff.executors.turn import Ask, Claim, guidance, parse_trailer
@@ -434,10 +434,14 @@ def interrupt(core: Core, actor: str) -> None:
     """End the running turn, keep the session.
 
     Raises:
-        BadTransition, ExecutorGone: there is no turn to interrupt.
+        NotAllowed: the executor does not work on anything.
     """
-    if not core.turn_open or not core.run_alive:
-        raise ExecutorGone("no turn is running", remedy=f"handoff show {short(core.task.id)}")
+    if core.turn is None or core.turn.state not in WORKING or not core.run_alive:
+        raise NotAllowed(
+            "no turn is running: there is nothing to interrupt",
+            remedy=f"handoff show {short(core.task.id)}",
+            state=core.task.state,
+        )
     core.touch_turn().guidance = "[]"
     core.event("interrupted", {"turn": core.must_turn().number}, actor)
     take(core, core.command(lambda driver: driver.command(Interrupt())))

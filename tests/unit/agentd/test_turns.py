@@ -6,7 +6,7 @@ import pytest
 from tests.unit.agentd.harness import CLAIM, Box, PlainDriver
 
 from handoff.agentd import outcome, tickets, turns
-from handoff.errors import BadTransition, Failed
+from handoff.errors import BadTransition, Failed, NotAllowed
 from handoff.executors.contract import Fault, Session, StartFailed, TurnEnded
 
 
@@ -219,3 +219,13 @@ def test_a_second_turn_without_work_is_judged_by_its_own_start(box: Box) -> None
     box.end_turn(TurnEnded(text="Hm."))
     box.verify("no_claim", commits=0)
     assert last(box)[0] == "turn_failed"
+
+
+def test_there_is_nothing_to_interrupt_at_rest(box: Box) -> None:
+    box.start()
+    box.end_turn(TurnEnded(text=CLAIM))
+    box.verify()
+    before = box.types()
+    with pytest.raises(NotAllowed):
+        box.step(lambda core: turns.interrupt(core, "me"))
+    assert box.types() == before
