@@ -40,13 +40,24 @@ def test_the_user_decides(cli: Cli) -> None:
     assert not describe(marked(cli.home.mark))
 
 
+def interrupted(playing: Terminal) -> int:
+    """Press Ctrl-C until it ends: one that comes between a prompt and the reading of its
+    answer is held back by Python until there is an answer."""
+    for _ in range(10):
+        playing.type("\x03")
+        try:
+            return playing.end(4)
+        except AssertionError:
+            continue
+    return playing.end(1)
+
+
 def test_giving_up_in_the_middle_cleans_up(cli: Cli) -> None:
     before = scratch()
     playing = Terminal("demo", cwd=cli.home.path, env=cli.home.env)
     try:
         playing.expect("allow it?", 30)
-        playing.type("\x03")
-        assert playing.end(30) == 130
+        assert interrupted(playing) == 130
     finally:
         playing.close()
     assert not describe(marked(cli.home.mark))
