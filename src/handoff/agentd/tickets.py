@@ -74,7 +74,44 @@ def open_gate(
     """
     if _known(core, asked.id) is not None:
         return
-    request: dict[str, object] = {
+    passes = examined.verdict.decision == "allow" or granted_by is not None
+    request = _gate_request(core, asked, examined)
+    ticket = _new(core, "gate", asked.id, request, "p" if passes else "g")
+    ticket.marks = msgspec.json.encode(examined.files).decode()
+    ticket.fingerprint = examined.fingerprint
+    ticket.reusable = int(examined.reusable)
+    facts = _gate_facts(core, ticket, asked, examined)
+    if examined.verdict.decision == "allow":
+        _pass(core, ticket, "policy", examined.verdict.why)
+        core.event("permission_allowed", {**facts, "why": examined.verdict.why}, "policy")
+        return
+    if granted_by is not None:
+        _pass(core, ticket, "grant", f"same request as {granted_by}")
+        core.event(
+            "permission_reuse",
+            {**facts, "prior_ticket": granted_by, "fingerprint": examined.fingerprint[:8]},
+            "policy",
+        )
+        return
+    core.touch_ticket(ticket)
+    core.frame(
+        "ticket",
+        {
+            "id": ticket.id,
+            "ref": ticket.ref,
+            "kind": "gate",
+            "text": facts["permission"],
+            "tool": asked.tool,
+        },
+    )
+    core.event("permission_request", {**facts, "why": examined.verdict.why}, EXECUTOR)
+    core.settle_waiting()
+    core.set_phase("waiting", f"ticket {ticket.ref}")
+
+
+def _gate_request(core: Core, asked: PermissionAsked, examined: Examined) -> dict[str, object]:
+    """What the ticket keeps: every byte of the request."""
+    return {
         "kind": "gate",
         "permission": examined.text,
         "tool": asked.tool,
@@ -87,11 +124,12 @@ def open_gate(
         "reason": asked.reason,
         "parent": asked.parent,
     }
-    passes = examined.verdict.decision == "allow" or granted_by is not None
-    ticket = _new(core, "gate", asked.id, request, "p" if passes else "g")
-    ticket.marks = msgspec.json.encode(examined.files).decode()
-    ticket.fingerprint = examined.fingerprint
-    ticket.reusable = int(examined.reusable)
+
+
+def _gate_facts(
+    core: Core, ticket: TicketRow, asked: PermissionAsked, examined: Examined
+) -> dict[str, object]:
+    """What the events say of it: an excerpt, and how to see the whole."""
     view = excerpt_of(examined, PERMISSION_EXCERPT)
     facts: dict[str, object] = {
         "ticket_id": ticket.id,
@@ -109,26 +147,7 @@ def open_gate(
     problems = [f"{t.given}: {t.problem}" for t in examined.targets if t.problem]
     if problems:
         facts["problems"] = problems[:20]
-    if examined.verdict.decision == "allow":
-        _pass(core, ticket, "policy", examined.verdict.why)
-        core.event("permission_allowed", {**facts, "why": examined.verdict.why}, "policy")
-        return
-    if granted_by is not None:
-        _pass(core, ticket, "grant", f"same request as {granted_by}")
-        core.event(
-            "permission_reuse",
-            {**facts, "prior_ticket": granted_by, "fingerprint": examined.fingerprint[:8]},
-            "policy",
-        )
-        return
-    core.touch_ticket(ticket)
-    core.frame(
-        "ticket",
-        {"id": ticket.id, "ref": ticket.ref, "kind": "gate", "text": view.text, "tool": asked.tool},
-    )
-    core.event("permission_request", {**facts, "why": examined.verdict.why}, EXECUTOR)
-    core.settle_waiting()
-    core.set_phase("waiting", f"ticket {ticket.ref}")
+    return facts
 
 
 def _pass(core: Core, ticket: TicketRow, source: str, why: str) -> None:
