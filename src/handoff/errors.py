@@ -31,6 +31,10 @@
     │   ├── ProfileMismatch            profile_mismatch         409  3
     │   ├── RecordInUse                record_in_use            409  3
     │   ├── NotATerminal               not_a_terminal           409  3
+    │   ├── PathNotAllowed             path_not_allowed         403  3
+    │   ├── PolicyDenied               policy_denied            403  3
+    │   ├── FileInTheWay               file_exists              409  3
+    │   ├── FileChanged                if_match_failed          409  3
     │   └── AlreadyRunning             already_running          409  3
     ├── NotFound                       not_found                404  4
     │   ├── UnknownTask                unknown_task             404  4
@@ -38,6 +42,7 @@
     │   ├── UnknownProject             unknown_project          404  4
     │   ├── UnknownRecord              ref_not_found            404  4
     │   ├── UnknownAttempt             unknown_attempt          404  4
+    │   ├── FileMissing                file_not_found           404  4
     │   └── AmbiguousId                ambiguous_id             409  2
     ├── Unreachable                    unreachable              503  5
     │   ├── Unauthorized               unauthorized             401  5
@@ -59,7 +64,10 @@
         │   ├── JournalCorrupt         journal_corrupt          500  1
         │   └── SchemaTooNew           schema_too_new           500  1
         ├── LaunchFailed               launch_failed            500  1
+        ├── FileError                  io_error                 500  1
+        │   └── NotARegularFile        not_a_regular_file       409  1
         ├── TooLarge                   too_large                413  1
+        │   └── FileTooLarge           file_too_large           413  1
         ├── TimedOut                   timed_out                504  124
         └── ProtocolViolation          protocol_violation       502  1
 
@@ -88,6 +96,11 @@ __all__ = [
     "ExecutorGone",
     "ExecutorMissing",
     "Failed",
+    "FileChanged",
+    "FileError",
+    "FileInTheWay",
+    "FileMissing",
+    "FileTooLarge",
     "GitError",
     "GitMissing",
     "GitTooOld",
@@ -96,13 +109,16 @@ __all__ = [
     "IntegrityFailed",
     "JournalCorrupt",
     "LaunchFailed",
+    "NotARegularFile",
     "NotARepository",
     "NotATerminal",
     "NotAllowed",
     "NotFound",
     "OpeningUncertain",
     "OutcomeUnknown",
+    "PathNotAllowed",
     "PathTooLong",
+    "PolicyDenied",
     "PreflightRefused",
     "ProfileMismatch",
     "ProtocolViolation",
@@ -345,6 +361,32 @@ class NotATerminal(NotAllowed):
     code = "not_a_terminal"
 
 
+class PathNotAllowed(NotAllowed):
+    """The node's policy keeps this path from being read or written."""
+
+    code = "path_not_allowed"
+    http = 403
+
+
+class PolicyDenied(NotAllowed):
+    """The node's policy refuses the call."""
+
+    code = "policy_denied"
+    http = 403
+
+
+class FileInTheWay(NotAllowed):
+    """Something of that name exists already."""
+
+    code = "file_exists"
+
+
+class FileChanged(NotAllowed):
+    """The file is not the one that the caller has seen."""
+
+    code = "if_match_failed"
+
+
 class AlreadyRunning(NotAllowed):
     """Another agentd owns this data directory, or the port is taken."""
 
@@ -387,6 +429,12 @@ class UnknownAttempt(NotFound):
     """No attempt to open a session has that id here."""
 
     code = "unknown_attempt"
+
+
+class FileMissing(NotFound):
+    """There is no such file on the node."""
+
+    code = "file_not_found"
 
 
 class AmbiguousId(NotFound):
@@ -538,6 +586,25 @@ class TooLarge(Failed):
 
     code = "too_large"
     http = 413
+
+
+class FileTooLarge(TooLarge):
+    """The file is larger than the caller or the protocol can take in one piece."""
+
+    code = "file_too_large"
+
+
+class FileError(Failed):
+    """The operating system refused to read or write a file."""
+
+    code = "io_error"
+
+
+class NotARegularFile(FileError):
+    """A folder, pipe, socket or device stands where a file was expected."""
+
+    code = "not_a_regular_file"
+    http = 409
 
 
 class TimedOut(Failed):
