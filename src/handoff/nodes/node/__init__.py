@@ -1,0 +1,1 @@
+"""The commanded side: what runs on the machine."""

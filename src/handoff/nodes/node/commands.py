@@ -1,0 +1,154 @@
+"""Rules about commands: which one names a command, and what it says of it."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Rule", "judge", "parse_rule", "plain"]
+
+#: programs that run the program named after their own options
+_WRAPPERS = frozenset(
+    {
+        *("builtin", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup"),
+        *("setsid", "stdbuf", "sudo", "time", "timeout", "watch", "xargs"),
+    }
+)
+_SHELLS = frozenset({"bash", "dash", "ksh", "sh", "zsh"})
+#: where the next command may start, within a command line
+_PARTS = re.compile(r"[;&|\n()`{}]|\$\(|<\(|>\(")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+#: what a shell gives a meaning outside of quotes, and within double quotes
+_BARE = frozenset(";&|<>()$`\\\"'*?[]{}~#!\n\r\0")
+_QUOTED = frozenset("$`\\!\0")
+
+
+class Rule(NamedTuple):
+    """``text``: as written. ``words``: its words, a last ``**`` taken off. ``rest``: whether
+    more arguments may follow. ``verdict``: allow, ask or deny. ``reads``: it changes
+    nothing, says the person who wrote it."""
+
+    text: str
+    words: tuple[str, ...]
+    rest: bool
+    verdict: str
+    reads: bool
+
+
+def parse_rule(value: Mapping[str, Any]) -> Rule:
+    """One ``[[exec.rules]]`` table.
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+    for key in value:
+        if key not in {"match", "verdict", "reads"}:
+            raise ValueError(f"{key} is not one of match, reads, verdict")
+    text, verdict = value.get("match"), value.get("verdict")
+    reads = value.get("reads", False)
+    if not isinstance(text, str) or not isinstance(reads, bool):
+        raise ValueError("match must be a text, and reads true or false")  # noqa: TRY004
+    if verdict not in {"allow", "ask", "deny"}:
+        raise ValueError("verdict must be one of allow, ask, deny")
+    words = tuple(shlex.split(text))
+    rest = bool(words) and words[-1] == "**"
+    if rest:
+        words = words[:-1]
+    if not words and not rest:
+        raise ValueError("match is empty")
+    return Rule(text, words, rest, verdict, reads)
+
+
+def judge(command: str | Sequence[str], rules: Sequence[Rule]) -> Rule | None:
+    """The rule that decides: a denying one before an asking one before an allowing one."""
+    alone = list(command) if not isinstance(command, str) else plain(command)
+    parts = [alone] if alone is not None else []
+    if isinstance(command, str):
+        parts += _parts(command)
+    else:
+        parts += _unwrapped(list(command))
+    for verdict in ("deny", "ask"):
+        for rule in rules:
+            if rule.verdict == verdict and any(_names(rule, part, loose=True) for part in parts):
+                return rule
+    if alone is not None:
+        for rule in rules:
+            if rule.verdict == "allow" and _names(rule, alone, loose=False):
+                return rule
+    return None
+
+
+def plain(line: str) -> list[str] | None:
+    """The words of a line that is one program with its arguments and nothing else; None if
+    a shell could read anything else in it."""
+    quote = ""
+    for sign in line:
+        if quote == "'":
+            if sign == "'":
+                quote = ""
+        elif quote == '"':
+            if sign == '"':
+                quote = ""
+            elif sign in _QUOTED:
+                return None
+        elif sign in "'\"":
+            quote = sign
+        elif sign in _BARE:
+            return None
+    if quote:
+        return None
+    words = shlex.split(line)
+    if not words or _ASSIGNMENT.match(words[0]) or words[0].startswith("-"):
+        return None
+    return words
+
+
+def _names(rule: Rule, words: Sequence[str], *, loose: bool) -> bool:
+    """Whether the rule's words are these. loose: a program counts by its last name, too."""
+    if len(words) < len(rule.words) or (len(words) > len(rule.words) and not rule.rest):
+        return False
+    for number, wanted in enumerate(rule.words):
+        word = words[number]
+        if fnmatch.fnmatchcase(word, wanted):
+            continue
+        if number or not loose or not fnmatch.fnmatchcase(os.path.basename(word), wanted):
+            return False
+    return True
+
+
+def _parts(line: str) -> Iterator[list[str]]:
+    """Every place of a line where a program may start, as words, quotes taken off."""
+    for text in _PARTS.split(line):
+        try:
+            words = shlex.split(text, comments=False)
+        except ValueError:
+            words = re.sub(r"[\"'\\]", "", text).split()
+        yield from _unwrapped(words)
+
+
+def _unwrapped(words: list[str]) -> Iterator[list[str]]:
+    """The words from each place on where a program may stand: the first, and what follows
+    assignments and wrappers. An option's value can't be told from the program, so both the
+    word after an option and the one after that are looked at."""
+    places, seen = [0], set[int]()
+    while places:
+        at = places.pop()
+        if at in seen or at >= len(words):
+            continue
+        seen.add(at)
+        yield words[at:]
+        name = os.path.basename(words[at])
+        if _ASSIGNMENT.match(words[at]):
+            places.append(at + 1)
+        elif name in _SHELLS and "-c" in words[at:]:
+            inner = words.index("-c", at) + 1
+            if inner < len(words):
+                yield from _parts(words[inner])
+        elif name in _WRAPPERS:
+            places.append(at + 1)
+        elif words[at].startswith("-") or words[at][:1].isdigit():
+            places += [at + 1, at + 2]

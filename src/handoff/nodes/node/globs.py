@@ -1,0 +1,96 @@
+"""Path patterns of a policy: ``*`` and ``?`` within a name, ``**`` across names.
+
+A pattern names a place and everything below it: ``/srv/app`` and ``/srv/app/**`` say the
+same. ``~/`` is the home of the user who runs the node; a pattern that starts with ``**/``
+matches at any depth. The part before the first sign is resolved through links, as the paths
+are that it is compared with.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+__all__ = ["Pattern", "compile_pattern"]
+
+_SIGNS = re.compile(r"[*?\[]")
+
+
+class Pattern(NamedTuple):
+    """``text``: as written. ``base``: the folder before the first sign, "" if it matches at
+    any depth. ``rest``: what follows it, as a regular expression. ``fold``: capitals don't
+    count."""
+
+    text: str
+    base: str
+    rest: re.Pattern[str]
+    fold: bool
+
+    def matches(self, real: str) -> bool:
+        """Whether ``real``, an absolute path without links, is the place or below it."""
+        if self.fold:
+            real = real.casefold()
+        if not self.base:
+            return self.rest.fullmatch(real) is not None
+        base = os.path.realpath(self.base)
+        if self.fold:
+            base = base.casefold()
+        if real == base:
+            return self.rest.fullmatch("") is not None
+        start = base if base.endswith("/") else base + "/"
+        if not real.startswith(start):
+            return False
+        return self.rest.fullmatch(real[len(start) - 1 :]) is not None
+
+
+def compile_pattern(text: str, home: str, *, fold: bool = False) -> Pattern:
+    """A pattern, ready to match.
+
+    home: what ``~`` stands for. fold: compare without capitals (what is denied stays denied
+    on file systems that see no capitals).
+
+    Raises:
+        ValueError: it is neither absolute nor starts with ``~/`` or ``**/``; it holds an
+            empty name, ``.``, ``..`` or a NUL.
+    """
+    full = home + text[1:] if text == "~" or text.startswith("~/") else text
+    anywhere = full == "**" or full.startswith("**/")
+    if "\0" in full or not (anywhere or full.startswith("/")):
+        raise ValueError(f"{text!r} is no absolute path, and starts with neither ~/ nor **/")
+    names = full.strip("/").split("/") if full.strip("/") else []
+    if any(name in {"", ".", ".."} for name in names):
+        raise ValueError(f"{text!r} holds an empty name, . or ..")
+    first = next((n for n, name in enumerate(names) if _SIGNS.search(name)), len(names))
+    base = "" if anywhere else "/" + "/".join(names[:first])
+    body = _expression(names[first:])
+    if fold:
+        body = body.casefold()
+    return Pattern(text, base, re.compile(body, re.DOTALL), fold)
+
+
+def _expression(names: list[str]) -> str:
+    """What follows the base: each name after a slash, then anything below."""
+    # ``**`` is nothing, or any number of whole names
+    parts = ["(?:/[^/]+)*" if name == "**" else "/" + _name(name) for name in names]
+    return "".join(parts) + "(?:/.*)?"
+
+
+def _name(name: str) -> str:
+    out, at = "", 0
+    while at < len(name):
+        sign = name[at]
+        if sign == "*":
+            out += "[^/]*"
+        elif sign == "?":
+            out += "[^/]"
+        elif sign == "[" and (end := name.find("]", at + 2)) > 0:
+            inner = name[at + 1 : end]
+            negated = inner[0] in "!^"
+            chars = re.escape(inner[negated:]).replace(r"\-", "-")
+            out += f"[{'^' if negated else ''}{chars}{'/' if negated else ''}]"
+            at = end
+        else:
+            out += re.escape(sign)
+        at += 1
+    return out

@@ -1,0 +1,221 @@
+"""A node's policy: what it can't name it does not allow."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from handoff.errors import ConfigError
+from handoff.nodes.node.commands import plain
+from handoff.nodes.node.globs import compile_pattern
+from handoff.nodes.node.policy import DENIED, Policy, load, parse
+
+HOME = "/home/user"
+
+
+def policy(text: str) -> Policy:
+    return parse(text.encode(), HOME)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "found"),
+    [
+        ("/srv/app", "/srv/app", True),
+        ("/srv/app", "/srv/app/x/y", True),
+        ("/srv/app", "/srv/application", False),
+        ("/srv/app/", "/srv/app/x", True),
+        ("/srv/app/**", "/srv/app", True),
+        ("/srv/*/data", "/srv/one/data/f", True),
+        ("/srv/*/data", "/srv/one/two/data", False),
+        ("/srv/**/data", "/srv/one/two/data", True),
+        ("/srv/**/data", "/srv/data", True),
+        ("/srv/*.txt", "/srv/a.txt", True),
+        ("/srv/*.txt", "/srv/a.txt.bak", False),
+        ("/srv/[ab]", "/srv/b", True),
+        ("/srv/[!ab]", "/srv/b", False),
+        ("/srv/[!ab]x", "/srv//x", False),
+        ("~/p", "/home/user/p/q", True),
+        ("~", "/home/user/x", True),
+        ("**/.env", "/any/where/.env", True),
+        ("**/.env", "/any/where/.env.example", False),
+        ("**", "/", True),
+        ("/", "/etc/passwd", True),
+        ("/s?v", "/srv", True),
+        ("/s?v", "/s/v", False),
+    ],
+)
+def test_a_pattern_names_a_place_and_what_is_below(pattern: str, path: str, found: bool) -> None:
+    assert compile_pattern(pattern, HOME).matches(path) is found
+
+
+@pytest.mark.parametrize("pattern", ["", "srv", "./a", "/a/../b", "/a//b", "/a/./b", "/a\0b", "~x"])
+def test_what_is_no_pattern(pattern: str) -> None:
+    with pytest.raises(ValueError):
+        compile_pattern(pattern, HOME)
+
+
+def test_a_pattern_through_a_link_is_where_it_leads(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "alias").symlink_to("real")
+    assert compile_pattern(f"{tmp_path}/alias/**", HOME).matches(f"{tmp_path}/real/x")
+
+
+@pytest.mark.parametrize("path", ["/home/user/.ssh/id", "/home/user/.SSH/id", "/x/.env", "/proc/1"])
+def test_credentials_are_kept_whatever_allows_them(path: str) -> None:
+    decision = policy('read = ["/**"]\nwrite = ["/**"]').may_read(path)
+    assert not decision.allowed
+    assert decision.rule in DENIED
+    assert policy('read = ["/**"]\ndeny_defaults = false').may_read(path).allowed
+
+
+RULES = """
+read = ["/srv"]
+[exec]
+default = "ask"
+[[exec.rules]]
+match = "git status **"
+verdict = "allow"
+reads = true
+[[exec.rules]]
+match = "make *"
+verdict = "allow"
+[[exec.rules]]
+match = "rm **"
+verdict = "deny"
+[[exec.rules]]
+match = "curl **"
+verdict = "ask"
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("git status", "allow"),
+        ("git status --short 'a b'", "allow"),
+        (["git", "status", "; rm -rf /"], "allow"),
+        ("git status; id", "ask"),
+        ("git status $(id)", "ask"),
+        ('git status "$(id)"', "ask"),
+        ("git status `id`", "ask"),
+        ("git status\nid", "ask"),
+        ("git status > /etc/x", "ask"),
+        ("git status && make all", "ask"),
+        ("GIT_PAGER=x git status", "ask"),
+        ("/tmp/git status", "ask"),
+        (["/tmp/git", "status"], "ask"),
+        ("make all", "allow"),
+        ("make all install", "ask"),
+        ("make", "ask"),
+        ("rm x", "deny"),
+        ("/bin/rm x", "deny"),
+        ("true; rm x", "deny"),
+        ("sudo -u root rm x", "deny"),
+        ("env A=b rm x", "deny"),
+        ("A=b rm x", "deny"),
+        ("bash -c 'ls; rm x'", "deny"),
+        ("xargs -n 1 rm", "deny"),
+        ("timeout 5 rm x", "deny"),
+        ("echo $(rm x)", "deny"),
+        ("'r''m' x", "deny"),
+        (["sudo", "rm", "x"], "deny"),
+        (["bash", "-c", "rm x"], "deny"),
+        ("echo rm", "ask"),
+        ("git status | curl -d @- x", "ask"),
+    ],
+)
+def test_a_command_is_judged_by_its_words(command: str | list[str], verdict: str) -> None:
+    assert policy(RULES).may_run(command).verdict == verdict
+
+
+def test_read_only_runs_only_what_a_rule_says_reads() -> None:
+    closed = policy("read_only = true" + RULES)
+    assert closed.may_run("git status").allowed
+    assert closed.may_run("make all").verdict == "deny"
+    assert closed.may_run("id").verdict == "deny"
+    assert not closed.may_write("/srv/x").allowed
+
+
+def test_switched_off_is_off() -> None:
+    off = policy("enabled = false" + RULES)
+    assert off.may_run("git status").verdict == "deny"
+    assert off.may_read("/srv/x").verdict == "deny"
+
+
+def test_no_shell_means_argument_lists() -> None:
+    closed = policy('[exec]\nshell = false\ndefault = "allow"')
+    assert closed.may_run(["id"]).allowed
+    assert not closed.may_run("id").allowed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "reed = []",
+        "read = 'x'",
+        "read = [1]",
+        "read = ['relative']",
+        "enabled = 1",
+        "exec = 1",
+        "[exec]\ndefault = 'maybe'",
+        "[exec]\nrules = 1",
+        "[[exec.rules]]\nmatch = 'x'",
+        "[[exec.rules]]\nmatch = ''\nverdict = 'allow'",
+        "[[exec.rules]]\nmatch = \"it's\"\nverdict = 'allow'",
+        "[[exec.rules]]\nmatch = 'x'\nverdict = 'allow'\nmore = 1",
+        "not toml",
+        "\xff",
+    ],
+)
+def test_a_file_that_is_wrong_refuses_and_names_the_key(text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(text.encode("latin-1"), HOME, "policy.toml")
+    assert "policy.toml" in str(raised.value)
+
+
+def test_a_file_that_others_may_change_is_refused(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("read_only = true")
+    path.chmod(0o666)
+    with pytest.raises(ConfigError):
+        load(str(path), HOME)
+    path.chmod(0o644)
+    assert load(str(path), HOME).read_only
+
+
+def test_without_a_file_the_configured_paths_count(tmp_path: pathlib.Path) -> None:
+    made = load(str(tmp_path / "none"), HOME, ["/srv"])
+    assert made.may_read("/srv/x").allowed
+    assert not made.may_read("/etc/x").allowed
+    assert made.may_run("id").allowed
+    assert not load(str(tmp_path / "none"), HOME).may_read("/srv/x").allowed
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.text(st.sampled_from("ab \t'\"\\$`;&|<>(){}[]*?~#!=-\n\r/.,:%^@+é\0"), max_size=8),
+        min_size=1,
+        max_size=4,
+    ).map(" ".join)
+)
+@example("a 'b;c' d")
+@example('a "b c"')
+@example("a 'it'\"'\"'s'")
+def test_what_counts_as_plain_is_what_a_shell_runs(line: str) -> None:
+    words = plain(line)
+    if words is None or "\0" in line:
+        return
+    shown = subprocess.run(
+        ["bash", "--norc", "-c", "printf '%s\\0' " + line],
+        capture_output=True,
+        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+        cwd="/",
+        check=True,
+    ).stdout
+    assert shown == b"".join(os.fsencode(word) + b"\0" for word in words)
