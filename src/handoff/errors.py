@@ -7,6 +7,7 @@
     │   ├── ConfigError                config_invalid           400  2
     │   ├── PathTooLong                path_too_long            400  2
     │   ├── ImportRefused              import_refused           400  2
+    │   ├── BadRequest                 bad_request              400  2
     │   └── StateInvalid               state_invalid            400  2
     ├── NotAllowed                     not_allowed              409  3    right call, wrong moment
     │   ├── BadTransition              bad_transition           409  3
@@ -86,6 +87,7 @@ __all__ = [
     "AlreadyRunning",
     "AmbiguousId",
     "AttemptConflict",
+    "BadRequest",
     "BadTransition",
     "ChangedSinceAsked",
     "ConfigError",
@@ -209,6 +211,12 @@ class ImportRefused(UsageError):
     """The bundle is not one that can be taken in."""
 
     code = "import_refused"
+
+
+class BadRequest(UsageError):
+    """The call has a field that is missing, of the wrong kind, or at odds with another."""
+
+    code = "bad_request"
 
 
 class StateInvalid(UsageError):

@@ -1,0 +1,258 @@
+"""Frozen dataclasses as JSON objects, both ways, from their annotations alone.
+
+A class lists its fields with the annotations named in :data:`KINDS`; :func:`decode` reads
+them from an object whose further keys are ignored, :func:`encode` writes them back. A field
+with a default is left out when it holds it, unless its metadata says ``always``.
+
+Two kinds carry what JSON text can't. ``Text`` is a name or an argument of the operating
+system: ``str`` in Python with undecodable bytes as lone surrogates (``os.fsdecode``).
+``Data`` is ``bytes``. Both are plain JSON text where they are UTF-8, and otherwise the
+object ``{"b64": "…"}`` with standard padded base64: marked, never replaced.
+``B64`` is bytes that are always base64 text, as the fields named ``…_b64`` demand.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from handoff.errors import BadRequest
+
+__all__ = ["B64", "Data", "Text", "decode", "encode", "text"]
+
+#: a path, argument or variable; lone surrogates stand for bytes that are not UTF-8
+Text = str
+#: bytes that are JSON text where they are UTF-8
+Data = bytes
+#: bytes that are base64 in JSON, always
+B64 = bytes
+
+T = TypeVar("T")
+
+
+def text(limit: int, default: Any = dataclasses.MISSING, *, always: bool = False) -> Any:
+    """A field whose text has at most ``limit`` characters, or whose list has."""
+    return dataclasses.field(default=default, metadata={"limit": limit, "always": always})
+
+
+def always(default: Any) -> Any:
+    """A field that is written even when it holds its default."""
+    return dataclasses.field(default=default, metadata={"always": True})
+
+
+class Kind(NamedTuple):
+    """``take``: from JSON, raising TypeError or ValueError. ``give``: to JSON."""
+
+    take: Callable[[Any], Any]
+    give: Callable[[Any], Any]
+
+
+def _take_str(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError("a text")
+    return value
+
+
+def _take_int(value: Any) -> int:
+    if type(value) is not int:
+        if type(value) is float and value.is_integer() and abs(value) < 2**53:
+            return int(value)
+        raise TypeError("a whole number")
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("out of range")
+    return value
+
+
+def _take_bool(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError("true or false")
+    return value
+
+
+def _b64(value: Any) -> bytes:
+    if type(value) is not str:
+        raise TypeError("base64 text")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64") from None
+
+
+def _give_b64(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _marked(value: Any) -> bytes:
+    if type(value) is not dict or "b64" not in value:
+        raise TypeError('a text, or {"b64": …}')
+    return _b64(value["b64"])
+
+
+def _take_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    return _marked(value).decode("utf-8", "surrogateescape")
+
+
+def _give_text(value: str) -> Any:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return {"b64": _give_b64(value.encode("utf-8", "surrogateescape"))}
+    return value
+
+
+def _take_data(value: Any) -> bytes:
+    if type(value) is str:
+        return value.encode("utf-8", "surrogatepass")
+    return _marked(value)
+
+
+def _give_data(value: bytes) -> Any:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"b64": _give_b64(value)}
+
+
+def _take_object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise TypeError("an object")
+    return value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _each(kind: Kind) -> Kind:
+    def take(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise TypeError("a list")
+        return tuple([kind.take(item) for item in value])
+
+    def give(value: Any) -> list[Any]:
+        return [kind.give(item) for item in value]
+
+    return Kind(take, give)
+
+
+def _values(kind: Kind) -> Kind:
+    def take(value: Any) -> dict[str, Any]:
+        return {key: kind.take(item) for key, item in _take_object(value).items()}
+
+    def give(value: Any) -> dict[str, Any]:
+        return {key: kind.give(item) for key, item in value.items()}
+
+    return Kind(take, give)
+
+
+def _maybe(kind: Kind) -> Kind:
+    return Kind(
+        lambda value: None if value is None else kind.take(value),
+        lambda value: None if value is None else kind.give(value),
+    )
+
+
+_STR = Kind(_take_str, _same)
+_INT = Kind(_take_int, _same)
+_TEXT = Kind(_take_text, _give_text)
+
+#: annotation -> how it goes over the wire; a class that was decoded before is one too
+KINDS: dict[str, Kind] = {
+    "str": _STR,
+    "int": _INT,
+    "bool": Kind(_take_bool, _same),
+    "Text": _TEXT,
+    "Data": Kind(_take_data, _give_data),
+    "B64": Kind(_b64, _give_b64),
+    "Any": Kind(_same, _same),
+    "int | None": _maybe(_INT),
+    "str | None": _maybe(_STR),
+    "Text | None": _maybe(_TEXT),
+    "tuple[str, ...]": _each(_STR),
+    "tuple[int, ...]": _each(_INT),
+    "tuple[Text, ...]": _each(_TEXT),
+    "Mapping[str, Any]": Kind(_take_object, _same),
+    "Mapping[str, str]": _values(_STR),
+    "Mapping[str, Text]": _values(_TEXT),
+    "Mapping[str, int]": _values(_INT),
+}
+
+
+class _Field(NamedTuple):
+    name: str
+    take: Callable[[Any], Any]
+    give: Callable[[Any], Any]
+    required: bool
+    always: bool
+    default: Any
+    limit: int
+
+
+_COMPILED: dict[type, tuple[_Field, ...]] = {}
+
+
+def shape(cls: type[T]) -> type[T]:
+    """Class decorator: its name may be used as an annotation in later shapes."""
+    kind = Kind(lambda value: decode(cls, _take_object(value)), encode)
+    KINDS[cls.__name__] = kind
+    KINDS[f"{cls.__name__} | None"] = _maybe(kind)
+    KINDS[f"tuple[{cls.__name__}, ...]"] = _each(kind)
+    return cls
+
+
+def _fields(cls: type) -> tuple[_Field, ...]:
+    found = _COMPILED.get(cls)
+    if found is None:
+        found = _COMPILED[cls] = tuple([_compile(f) for f in dataclasses.fields(cls)])
+    return found
+
+
+def _compile(f: dataclasses.Field[Any]) -> _Field:
+    kind = KINDS[str(f.type)]
+    default = f.default
+    if f.default_factory is not dataclasses.MISSING:
+        default = f.default_factory()
+    required = default is dataclasses.MISSING
+    limit = int(f.metadata.get("limit", 0))
+    always = required or bool(f.metadata.get("always"))
+    return _Field(f.name, kind.take, kind.give, required, always, default, limit)
+
+
+def decode(cls: type[T], value: Mapping[str, Any]) -> T:
+    """The object as ``cls``; keys that the class does not have are ignored.
+
+    Raises:
+        BadRequest: a required field is missing, or one that is known is of the wrong kind
+            or too long; details hold ``field``.
+    """
+    found: dict[str, Any] = {}
+    for name, take, _, required, _, _, limit in _fields(cls):
+        if name not in value:
+            if required:
+                raise BadRequest(f"'{name}' is missing", field=name)
+            continue
+        try:
+            taken = take(value[name])
+        except (TypeError, ValueError) as error:
+            raise BadRequest(f"'{name}' must be {error}", field=name) from None
+        except BadRequest as error:
+            raise BadRequest(f"in '{name}': {error}", field=name) from None
+        if limit and len(taken) > limit:
+            raise BadRequest(f"'{name}' is longer than {limit}", field=name)
+        found[name] = taken
+    return cls(**found)
+
+
+def encode(value: Any) -> dict[str, Any]:
+    """The JSON object of a shape; what holds its default is left out."""
+    found: dict[str, Any] = {}
+    for name, _, give, _, keep, default, _ in _fields(type(value)):
+        held = getattr(value, name)
+        if keep or held != default:
+            found[name] = give(held)
+    return found
