@@ -53,7 +53,17 @@ class Kind(NamedTuple):
 def _take_str(value: Any) -> str:
     if type(value) is not str:
         raise TypeError("a text")
+    if not value.isascii():
+        _bytes_of(value)
     return value
+
+
+def _bytes_of(value: str) -> bytes:
+    # JSON can write half of a surrogate pair, which is no character and can't be sent on
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("Unicode text") from None
 
 
 def _take_int(value: Any) -> int:
@@ -62,7 +72,7 @@ def _take_int(value: Any) -> int:
             return int(value)
         raise TypeError("a whole number")
     if not -(2**63) <= value < 2**63:
-        raise ValueError("out of range")
+        raise ValueError("a number of 64 bits")
     return value
 
 
@@ -78,7 +88,7 @@ def _b64(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("not base64") from None
+        raise ValueError("base64 text") from None
 
 
 def _give_b64(value: bytes) -> str:
@@ -93,7 +103,7 @@ def _marked(value: Any) -> bytes:
 
 def _take_text(value: Any) -> str:
     if type(value) is str:
-        return value
+        return _take_str(value)
     return _marked(value).decode("utf-8", "surrogateescape")
 
 
@@ -107,7 +117,7 @@ def _give_text(value: str) -> Any:
 
 def _take_data(value: Any) -> bytes:
     if type(value) is str:
-        return value.encode("utf-8", "surrogatepass")
+        return _bytes_of(value)
     return _marked(value)
 
 
