@@ -146,9 +146,9 @@ class Pair(Message):
     ``key``: the node's new ed25519 key; ``proof``: that it knows the secret part."""
 
     code: str = text(NAME)
-    node_name: str = text(NAME, "")
     key: str = text(NAME)
     proof: str = text(NAME)
+    node_name: str = text(NAME, "")
 
     type: ClassVar[str] = "pair"
 
