@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ATTEMPT", "NONCE_FD", "RULES_VERSION", "Scrubbed", "scrub"]
+__all__ = ["ATTEMPT", "NONCE_FD", "NONCE_INODE", "RULES_VERSION", "Scrubbed", "scrub"]
 
 RULES_VERSION = 1
-#: what the new session finds instead: which attempt it is of, and the descriptor to read
+#: What the new session finds instead: which attempt it is of, the descriptor to read, and
+#: the identity (device:inode) of the pipe behind it: a process further down has not
+#: inherited the pipe, and may have something else under that number.
 ATTEMPT = "HANDOFF_ATTEMPT"
 NONCE_FD = "HANDOFF_NONCE_FD"
+NONCE_INODE = "HANDOFF_NONCE_INODE"
 
 #: reason -> names that are removed
 EXACT: dict[str, frozenset[str]] = {
@@ -45,6 +48,7 @@ EXACT: dict[str, frozenset[str]] = {
             "OPENCODE",
             ATTEMPT,
             NONCE_FD,
+            NONCE_INODE,
         }
     ),
     "belongs to a part of the source's work": frozenset({"HERMES_CRON_SESSION"}),

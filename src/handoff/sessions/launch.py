@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from handoff.errors import LaunchFailed
 from handoff.sessions import owner
-from handoff.sessions.environment import ATTEMPT, NONCE_FD
+from handoff.sessions.environment import ATTEMPT, NONCE_FD, NONCE_INODE
 from handoff.sessions.owner import Owner
 
 __all__ = ["RECIPES", "Child", "Launch", "Shield", "child_argv", "executable", "names"]
@@ -136,7 +136,13 @@ class Child:
         try:
             os.write(writer, nonce.encode())
             os.close(writer)
-            env = {**launch.env, ATTEMPT: attempt_id, NONCE_FD: str(reader)}
+            pipe = os.fstat(reader)
+            env = {
+                **launch.env,
+                ATTEMPT: attempt_id,
+                NONCE_FD: str(reader),
+                NONCE_INODE: f"{pipe.st_dev}:{pipe.st_ino}",
+            }
             process = subprocess.Popen(
                 launch.argv, cwd=launch.cwd, env=env, close_fds=True, pass_fds=(reader,)
             )
