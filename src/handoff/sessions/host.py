@@ -1,0 +1,127 @@
+"""What the service asks of the program that a session runs in.
+
+A *host* is Hermes Agent or another agent. One adapter knows one host; nothing else of
+Sessions does. The adapter for use inside Hermes is part of its plugin; those for use from
+a terminal are in :mod:`handoff.sessions.hosts`. Whatever an adapter can't find out it
+raises: not to know is never an answer in favour of opening.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from handoff.sessions.host_store import Message, Session
+
+__all__ = ["KINDS", "HostAdapter", "Opener", "SessionStore"]
+
+#: the hosts that a session may come from and go to; ``other``: a person, or any other agent
+KINDS = ("hermes", "claude", "codex", "opencode", "other")
+
+
+class SessionStore(Protocol):
+    """A host's sessions, read only. :class:`handoff.sessions.host_store.HostStore` is one."""
+
+    def session(self, session_id: str) -> Session | None:
+        """A session by its exact id."""
+        ...
+
+    def family(self, session_id: str) -> list[str]:
+        """The session and those that it continues, itself first."""
+        ...
+
+    def messages(
+        self, sessions: list[str], *, role: str = "", last: int = 0, message_id: str = ""
+    ) -> Iterator[Message]:
+        """The messages of these sessions in their order. ``last``: only so many."""
+        ...
+
+    def last_message(self, session_id: str) -> str:
+        """The id of its last message, or ""."""
+        ...
+
+    def idle_since(self, before: int, limit: int) -> list[Session]:
+        """The sessions whose last message is older than that time (ms), youngest first."""
+        ...
+
+
+#: opens the host's sessions for one look. Raises NotFound (there are none), StorageError
+Opener = Callable[[], AbstractContextManager[SessionStore]]
+
+
+class HostAdapter(Protocol):
+    """One host, as seen from where this runs."""
+
+    #: one of :data:`KINDS`
+    kind: str
+    #: the plugin's effective key in the host's configuration (``plugins.entries.<key>``);
+    #: "" where there is no such thing, and then there is no consent for another writer
+    entry_id: str
+    #: the key of :data:`handoff.sessions.launch.RECIPES` by which a session is opened
+    recipe: str
+    #: whether its new sessions are sure to have the tool ``hermes_handoff``. False: the
+    #: opening prompt also names the command ``handoff session``, which does the same
+    has_tool: bool
+    #: whether a session may be opened without naming a model (the host then uses its own
+    #: default). False for Hermes: there the model is the source's, or is given
+    default_route: bool
+
+    def version(self) -> tuple[str, bool]:
+        """The host's version ("" if it can't be told), and whether it was verified."""
+        ...
+
+    def route(self, session_id: str) -> Mapping[str, Any] | None:
+        """``model``, ``provider``, ``observed_at`` (ms) as the host's own store has them for
+        exactly that session; None if it has none. What the observer stored comes first."""
+        ...
+
+    def provider_named(self, provider: str) -> bool:
+        """Whether the profile configures a stable provider of that name.
+
+        Raises:
+            HandoffError: it can't be told.
+        """
+        ...
+
+    def tools(self, platform: str) -> Collection[str]:
+        """The tools that the profile's policy allows on ``cli`` or ``desktop``.
+
+        Raises:
+            HandoffError: it can't be told (``policy_unknown`` in the preflight).
+        """
+        ...
+
+    def config(self) -> Mapping[str, Any]:
+        """The profile's configuration as the host loads it, for the consents of writer B.
+
+        Raises:
+            HandoffError: it can't be read.
+        """
+        ...
+
+    def complete(self, prompt: str, model: str, provider: str) -> str:
+        """The answer of another model; consent and cost were checked before.
+
+        Raises:
+            HandoffError: the host refused or failed. There is no fallback of ours.
+        """
+        ...
+
+    def sessions(self) -> Opener | None:
+        """How to look at the host's sessions; None where there is no way."""
+        ...
+
+    def candidates(self, frozen: Mapping[str, Any], since: int) -> Sequence[Mapping[str, Any]]:
+        """The sessions that an attempt's start at ``since`` (ms) may have made: each with
+        ``session_id`` and what a person knows it by (``title``, ``started``, ``messages``,
+        ``source``). Empty where it can't be told."""
+        ...
+
+    def program(self) -> str:
+        """The absolute path of the program that is started.
+
+        Raises:
+            LaunchFailed: there is none.
+        """
+        ...
