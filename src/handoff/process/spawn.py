@@ -60,11 +60,17 @@ def become_subreaper(name: str) -> bool:
 
 
 def launch(
-    argv: list[str], cwd: str, env: dict[str, str], umask: int, cgroup: str = ""
+    argv: list[str],
+    cwd: str,
+    env: dict[str, str],
+    umask: int,
+    cgroup: str = "",
+    identity: tuple[int, int, list[int]] | None = None,
 ) -> Child | Refused:
     """Start argv in its own session, with three pipes.
 
-    cgroup: a cgroup v2 folder to join first, or "". On Linux the child dies with us.
+    cgroup: a cgroup v2 folder to join first, or "". identity: the user, group and further
+    groups to become; None stays as we are. On Linux the child dies with us.
     """
     inputs, outputs, errors, status = os.pipe(), os.pipe(), os.pipe(), os.pipe()
     prctl = None
@@ -84,7 +90,12 @@ def launch(
             os.dup2(errors[1], 2)
             for number in _RESTORED:
                 signal.signal(number, signal.SIG_DFL)
-            if prctl is not None:
+            if identity is not None:
+                stage = b"user"
+                os.setgroups(identity[2])
+                os.setgid(identity[1])
+                os.setuid(identity[0])
+            if prctl is not None:  # after the change of user, which would undo it
                 prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
                 if os.getppid() != parent:
                     os._exit(126)

@@ -1,0 +1,387 @@
+"""The keeper: ``python -I -S keeper.py DIR``, the small process that holds a node's commands.
+
+It outlives the node's own process: commands go on, and their output and results are found
+by the next one. It is the subreaper of everything that they start. One thread, one
+``poll``. In DIR, which only its user can read:
+
+``s``              the Unix socket, for the node's user alone
+``keeper.json``    pid, start stamp, boot; locked while the keeper lives
+``<name>/``        one folder a call: ``out``, ``err``, ``state.json``
+
+Requests, one JSON object a line, each with an ``id`` that its reply repeats:
+
+``start {name, argv, cwd, env, stdin, timeout_ms, grace_ms, capacity, leave, umask, user}``
+    ``name``: the folder; making it is what says that this call starts now, and never again.
+    ``stdin``: ``null`` (its end at once) or ``open``. ``capacity``: bytes kept of each
+    stream. ``leave``: what it leaves running stays. Reply: ``pid``, or ``refused`` with a
+    shell's code and a reason, or ``failed`` with an errno (nothing was started), or
+    ``known`` (a folder of that name exists).
+``input {name, offset, b64, last}``      reply: ``taken``, or ``refused``
+``end {name, why, grace_ms}``            TERM, grace, KILL to the whole tree; reply: ``ok``
+``state {name}`` / ``list {}``           reply: ``state`` / ``states``
+``forget {name}``                        a finished call's folder goes; reply: ``ok``
+``stop {}``                              ends everything, then the keeper
+
+Pushed: ``{"grew": name, "out": n, "err": n}`` as output comes, ``{"ended": state}``.
+
+Standard library only; its modules are found by path, as the shim's are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from handoff.nodes.node.held import Held
+    from handoff.process.door import Link
+
+INFO = "keeper.json"
+SOCKET = "s"
+#: seconds that a keeper with nothing to keep waits for a node
+IDLE_S = 60.0
+#: seconds at most between looks at its own socket's name
+WATCH_S = 5.0
+FAILED = 4
+
+
+def _find_siblings() -> None:
+    """Make what the keeper needs importable without running the packages' own code."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    above = os.path.dirname(os.path.dirname(here))
+    for name, folder in (
+        ("handoff", above),
+        ("handoff.process", os.path.join(above, "process")),
+        ("handoff.nodes", os.path.dirname(here)),
+        ("handoff.nodes.node", here),
+    ):
+        package = type(sys)(name)
+        package.__path__ = [folder]
+        sys.modules[name] = package
+
+
+class Keeper:
+    """The loop. Everything in the current folder."""
+
+    def __init__(self, boot: str) -> None:
+        import select
+        import signal
+        import time
+
+        from handoff.process.door import Door
+
+        self._boot = boot
+        self._clock = time.monotonic
+        self._door = Door(SOCKET)
+        self._poll = select.poll()
+        self._in = select.POLLIN | select.POLLHUP | select.POLLERR
+        self._out = select.POLLOUT
+        self._links: dict[int, Link] = {}
+        self._held: dict[str, Held] = {}
+        self._by_pid: dict[int, Held] = {}
+        self._by_fd: dict[int, Held] = {}
+        self._told: dict[str, tuple[int, int]] = {}
+        self._watched: dict[int, int] = {}
+        self._stopping = False
+        self._idle_since = self._clock()
+        woken, self._wake = (
+            os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
+        )
+        for fd in (woken, self._wake):
+            os.set_blocking(fd, False)
+        self._woken = woken
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def run(self) -> None:
+        """Until nothing is left to keep."""
+        while not self._over():
+            self._watch()
+            for fd, _ in self._poll.poll(self._pause()):
+                self._ready(fd)
+            self._reap()
+            now = self._clock()
+            for held in list(self._held.values()):
+                self._tick(held, now)
+            self._tell()
+            if self._door.lost():
+                self._door.reopen()
+
+    def _over(self) -> bool:
+        busy = any(not held.swept for held in self._held.values())
+        if busy or self._links:
+            self._idle_since = self._clock()
+        if self._stopping:
+            return not busy and not self._strays()
+        return self._clock() - self._idle_since > IDLE_S
+
+    def _pause(self) -> float:
+        now = self._clock()
+        times = [held.next_time() for held in self._held.values() if not held.swept]
+        soon = 0.02 if self._stopping else WATCH_S
+        due = min((one for one in times if one is not None), default=now + soon)
+        return max(0.0, min(due - now, WATCH_S)) * 1000 + 1
+
+    def _watch(self) -> None:
+        """Tell poll what we wait for now."""
+        wanted = {self._door.fd: self._in, self._woken: self._in}
+        for fd, link in self._links.items():
+            wanted[fd] = self._in | (self._out if link.outbox else 0)
+        for held in self._by_pid.values():
+            for fd in held.pipes:
+                wanted[fd] = self._in
+                self._by_fd[fd] = held
+            if held.wants_input >= 0:
+                wanted[held.wants_input] = self._out
+                self._by_fd[held.wants_input] = held
+        for fd in self._watched.keys() - wanted.keys():
+            self._poll.unregister(fd)
+        for fd, events in wanted.items():
+            if self._watched.get(fd) != events:
+                self._poll.register(fd, events)
+        self._watched = wanted
+
+    def _ready(self, fd: int) -> None:
+        if fd == self._woken:
+            try:
+                while os.read(fd, 512):
+                    pass
+            except BlockingIOError:
+                pass
+        elif fd == self._door.fd:
+            link, _ = self._door.accept()
+            if link is not None:
+                self._links[link.fd] = link
+                link.say({"hello": {"boot": self._boot, "pid": os.getpid()}})
+        elif fd in self._links:
+            link = self._links[fd]
+            link.flush()
+            for request in link.receive():
+                self._answer(link, request)
+            if link.closed:
+                del self._links[fd]
+                self._watched.pop(fd, None)
+        elif fd in self._by_fd:
+            held = self._by_fd[fd]
+            if fd in held.pipes:
+                held.read(fd)
+                if fd not in held.pipes:
+                    self._forget_fd(fd)
+            else:
+                held.push()
+                if held.wants_input != fd:
+                    self._forget_fd(fd)
+
+    def _forget_fd(self, fd: int) -> None:
+        self._by_fd.pop(fd, None)
+        # closed, and so out of poll's sight; the number may be used again
+        if self._watched.pop(fd, None) is not None:
+            try:
+                self._poll.unregister(fd)
+            except KeyError:
+                pass
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            held = self._by_pid.get(pid)
+            if held is not None and held.exit is None:
+                held.exited(status, self._clock())
+
+    def _tick(self, held: Held, now: float) -> None:
+        if held.swept:
+            return
+        before, fds = held.done, set(held.pipes)
+        held.tick(now)
+        for fd in fds - held.pipes.keys():
+            self._forget_fd(fd)
+        if held.done and not before:
+            self._say({"ended": held.state()})
+        if held.swept:
+            self._by_pid.pop(held.child.pid, None)
+
+    def _tell(self) -> None:
+        for held in self._by_pid.values():
+            now = (held.out.total, held.err.total)
+            if self._told.get(held.name) != now and not held.done:
+                self._told[held.name] = now
+                self._say({"grew": held.name, "out": now[0], "err": now[1]})
+
+    def _say(self, message: dict[str, Any]) -> None:
+        for link in self._links.values():
+            link.say(message)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for held in self._held.values():
+            held.end("node_stopped", self._clock())
+            if held.left:
+                held.swept = False  # what it was allowed to leave, until now
+
+    def _strays(self) -> bool:
+        """Kill what no command owns to: it is below us, so a command started it."""
+        import signal
+
+        from handoff.process import facts
+        from handoff.process.signalling import send_signal
+
+        found = [one for one in facts.descendants(os.getpid()) if one.state not in "ZX"]
+        for one in found:
+            send_signal(one.pid, one.started, signal.SIGKILL)
+        return bool(found)
+
+    def _answer(self, link: Link, request: dict[str, Any]) -> None:
+        number = request.get("id")
+        try:
+            reply = self._do(request)
+        except (KeyError, TypeError, ValueError) as error:
+            reply = {"bad": f"{type(error).__name__}: {error}"}
+        link.say({"id": number, **reply})
+
+    def _do(self, request: dict[str, Any]) -> dict[str, Any]:
+        from binascii import a2b_base64
+
+        if "start" in request:
+            return self._start(request["start"])
+        if "list" in request:
+            return {"states": [held.state() for held in self._held.values()]}
+        if "stop" in request:
+            self._stop()
+            return {"ok": True}
+        for verb in ("input", "end", "state", "forget"):
+            if verb not in request:
+                continue
+            order = request[verb]
+            held = self._held.get(order["name"])
+            if held is None:
+                return {"unknown": order["name"]}
+            if verb == "state":
+                return {"state": held.state()}
+            if verb == "end":
+                held.end(str(order["why"]), self._clock(), order.get("grace_ms", 3000) / 1000)
+                return {"ok": True}
+            if verb == "forget":
+                return self._forget(held)
+            data = a2b_base64(order.get("b64", ""))
+            why = held.offer(int(order["offset"]), data, last=bool(order.get("last")))
+            return {"refused": why} if why else {"taken": held.taken}
+        raise ValueError("no such request")
+
+    def _start(self, order: dict[str, Any]) -> dict[str, Any]:
+        from handoff.nodes.node.held import Held
+        from handoff.process.spawn import Refused, launch
+
+        name = order["name"]
+        if not isinstance(name, str) or "/" in name or name.startswith("."):
+            raise ValueError("no name of a folder")
+        if self._stopping:
+            return {"failed": "ESHUTDOWN"}
+        import errno
+
+        try:
+            os.mkdir(name, 0o700)
+        except FileExistsError:
+            return {"known": name}
+        except OSError as error:
+            return {"failed": errno.errorcode.get(error.errno or 0, "EIO")}
+        env = {**order["env"], "HANDOFF_RUN": name}
+        user = order.get("user")
+        try:
+            child = launch(
+                order["argv"],
+                order["cwd"],
+                env,
+                order["umask"],
+                identity=(user[0], user[1], user[2]) if user else None,
+            )
+        except OSError as error:  # no pipe or process to be had
+            os.rmdir(name)
+            return {"failed": errno.errorcode.get(error.errno or 0, "EIO")}
+        if isinstance(child, Refused):
+            os.rmdir(name)
+            return {"refused": [child.code, child.reason]}
+        held = Held(name, os.path.join(os.getcwd(), name), order, child, self._clock())
+        self._held[name] = held
+        self._by_pid[child.pid] = held
+        held.push()
+        return {"pid": child.pid}
+
+    def _forget(self, held: Held) -> dict[str, Any]:
+        if not held.swept:
+            return {"busy": held.name}
+        for name in ("out", "err", "state.json", "state.json.new"):
+            try:
+                os.unlink(os.path.join(held.folder, name))
+            except FileNotFoundError:
+                pass
+        os.rmdir(held.folder)
+        del self._held[held.name]
+        self._told.pop(held.name, None)
+        return {"ok": True}
+
+
+def claim() -> int | None:
+    """Become the folder's keeper. Returns the locked descriptor, None if there is one."""
+    from handoff.process import facts
+
+    fd = os.open(INFO, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    me = facts.fact(os.getpid())
+    assert me is not None
+    info = {"pid": me.pid, "started": me.started, "boot": facts.boot_id(), "version": 1}
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, json.dumps(info).encode(), 0)
+    return fd
+
+
+def main() -> int:
+    """Run one keeper. Returns the exit code. One line on standard output says how it began:
+    ``pid``, ``taken`` (there is a keeper already) or ``failed`` with an errno."""
+    os.closerange(3, 1024)
+    os.chdir(sys.argv[1])
+    if os.fork():
+        os._exit(0)  # nobody's child, so that nobody has to collect it
+    os.setsid()
+    os.umask(0o077)
+    from handoff.process import facts, spawn
+
+    try:
+        lock = claim()
+        if lock is None:
+            os.write(1, b'{"taken": true}\n')
+            return 0
+        if os.path.lexists(SOCKET):
+            os.unlink(SOCKET)
+        keeper = Keeper(facts.boot_id())
+    except OSError as error:
+        os.write(1, json.dumps({"failed": error.errno or 0}).encode() + b"\n")
+        return FAILED
+    spawn.become_subreaper("handoff-keeper")
+    os.write(1, json.dumps({"pid": os.getpid()}).encode() + b"\n")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    keeper.run()
+    return 0
+
+
+if __name__ == "__main__":
+    _find_siblings()
+    sys.exit(main())

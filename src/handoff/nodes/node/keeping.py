@@ -1,0 +1,327 @@
+"""The node's side of its keeper: starting it, finding it again, asking it for commands.
+
+Everything that a command wrote is read from the keeper's files; the socket carries orders,
+counts and results only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from handoff.errors import (
+    Failed,
+    LaunchFailed,
+    OutcomeUnknown,
+    StorageError,
+    StorageFull,
+    UsageError,
+)
+from handoff.nodes.node import keeper as program
+from handoff.nodes.node.spill import read_spill
+
+__all__ = ["Keep", "Order", "Running"]
+
+#: seconds for a keeper to start on a busy machine
+START_S = 20.0
+#: bytes of one line from the keeper
+LINE = 1 << 20
+STREAMS = ("out", "err")
+
+
+class Order(NamedTuple):
+    """A command to start. ``name``: of its folder, new with every call. ``stdin``: whether
+    input follows. ``capacity``: bytes of each stream that are kept. ``leave``: what it
+    leaves running is not ended. ``user``: uid, gid and groups to become, or None."""
+
+    name: str
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    stdin: bool = False
+    timeout_ms: int = 0
+    grace_ms: int = 2000
+    capacity: int = 64 << 20
+    leave: bool = False
+    umask: int = 0o022
+    user: tuple[int, int, list[int]] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A command that was started, or found again. ``state``: the keeper's last word of it."""
+
+    name: str
+    folder: str
+    state: dict[str, Any]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def done(self) -> bool:
+        """Whether its result is known."""
+        return bool(self.state.get("done"))
+
+    def total(self, stream: str) -> int:
+        """Bytes that it wrote so far; stream: ``out`` or ``err``."""
+        return int(self.state.get(stream, 0))
+
+    def read(self, stream: str, offset: int, count: int) -> tuple[int, bytes]:
+        """Kept output from ``offset``, or from the next byte that was kept: (offset, bytes).
+
+        Raises:
+            StorageError: the file can't be read.
+        """
+        path = os.path.join(self.folder, stream)
+        try:
+            piece = read_spill(path, int(self.state["capacity"]), self.total(stream), offset, count)
+        except OSError as error:
+            raise StorageError(f"{path}: {error.strerror}", remedy=f"ls -l {path}") from error
+        return piece.offset, piece.data
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Until something has changed since the last call. False if the time was up."""
+        try:
+            await asyncio.wait_for(self.changed.wait(), seconds)
+        except TimeoutError:
+            return False
+        self.changed.clear()
+        return True
+
+    def told(self, state: Mapping[str, Any]) -> None:
+        """Something new of it."""
+        self.state.update(state)
+        self.changed.set()
+
+
+class Keep:
+    """A connection to the keeper of a folder.
+
+    Raises (every request):
+        OutcomeUnknown: the keeper went away before it answered.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.running: dict[str, Running] = {}
+        self.lost = asyncio.Event()
+        """Set when the keeper is gone; a new :class:`Keep` is needed then."""
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    @classmethod
+    async def open(cls, folder: str) -> Keep:
+        """Connect to the folder's keeper, which is started if there is none.
+
+        Raises:
+            LaunchFailed, StorageError: it can't be started.
+        """
+        keep = cls(folder)
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _no_room(error.errno, folder) from error
+        if not await keep._connect():
+            await keep._start()
+            if not await keep._connect():
+                raise LaunchFailed("the keeper does not answer", remedy="hermes-node doctor")
+        await keep._learn()
+        return keep
+
+    async def start(self, order: Order) -> Running:
+        """Start a command.
+
+        Raises:
+            UsageError: there is no such program or folder; details hold ``code`` (126 or
+                127, as a shell would say).
+            StorageFull, StorageError: its folder can't be made. Nothing was started.
+            OutcomeUnknown: a command of that name was started before, or may have been.
+        """
+        told = order._asdict()
+        told["stdin"] = "open" if order.stdin else "null"
+        told["argv"], told["env"] = list(order.argv), dict(order.env)
+        made = Running(
+            order.name, os.path.join(self.folder, order.name), {"capacity": order.capacity}
+        )
+        self.running[order.name] = made  # its end may be told before the answer is read
+        try:
+            reply = await self._ask({"start": told})
+        except BaseException:
+            self.running.pop(order.name, None)
+            raise
+        if "pid" in reply:
+            made.state.setdefault("pid", reply["pid"])
+            return made
+        del self.running[order.name]
+        if "refused" in reply:
+            code, reason = reply["refused"]
+            raise UsageError(reason, remedy="look at the command and its folder", code=code)
+        if "failed" in reply:
+            raise _no_room(reply["failed"], made.folder)
+        if "known" in reply:
+            raise OutcomeUnknown(f"{order.name} was started before", remedy="look at its result")
+        raise Failed(f"the keeper refused: {reply.get('bad', reply)}")
+
+    async def give(self, running: Running, offset: int, data: bytes, *, last: bool) -> int:
+        """Input for a command. offset: of ``data`` in its whole input. Returns how much was
+        taken so far; waits while the command does not read.
+
+        Raises:
+            UsageError: bytes before the offset are missing, or nobody reads any more.
+        """
+        encoded = base64.b64encode(data).decode()
+        order = {"name": running.name, "offset": offset, "b64": encoded, "last": last}
+        pause = 0.002
+        while True:
+            reply = await self._ask({"input": order})
+            if "taken" in reply:
+                return int(reply["taken"])
+            if reply.get("refused") != "busy":
+                why = reply.get("refused", "gone")
+                raise UsageError(f"the command takes no input: {why}", reason=why)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.1)
+
+    async def end(self, running: Running, why: str, grace_ms: int) -> None:
+        """TERM, grace, KILL to everything of it; the result tells when it is over."""
+        await self._ask({"end": {"name": running.name, "why": why, "grace_ms": grace_ms}})
+
+    async def forget(self, running: Running) -> bool:
+        """Drop a finished command and its output. False: it is not finished."""
+        reply = await self._ask({"forget": {"name": running.name}})
+        if "busy" in reply:
+            return False
+        self.running.pop(running.name, None)
+        return True
+
+    async def stop(self) -> None:
+        """End everything, and the keeper."""
+        with contextlib.suppress(OutcomeUnknown):
+            await self._ask({"stop": {}})
+        await self.lost.wait()
+
+    async def close(self) -> None:
+        """Leave the keeper alone with what runs."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+
+    async def _connect(self) -> bool:
+        # the address is short whatever the folder is called
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            place = f"/proc/self/fd/{fd}" if sys.platform == "linux" else self.folder
+            try:
+                reader, writer = await asyncio.open_unix_connection(
+                    os.path.join(place, program.SOCKET), limit=LINE
+                )
+            except OSError:
+                return False
+        finally:
+            os.close(fd)
+        self._writer = writer
+        self._reader = asyncio.create_task(self._listen(reader))
+        return True
+
+    async def _start(self) -> None:
+        source = pathlib.Path(program.__file__)
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-I", "-S", str(source), self.folder),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd="/",
+            env={"LC_ALL": "C.UTF-8"},
+        )
+        assert child.stdout is not None
+        try:
+            line = await asyncio.wait_for(child.stdout.readline(), START_S)
+        except TimeoutError as error:
+            raise LaunchFailed("the keeper did not start", remedy="hermes-node doctor") from error
+        finally:
+            await child.wait()  # it is a parent for a moment only
+        said = json.loads(line) if line else {}
+        if "failed" in said:
+            raise _no_room(said["failed"], self.folder)
+        if not said:
+            raise LaunchFailed("the keeper broke as it started", remedy="hermes-node doctor")
+
+    async def _learn(self) -> None:
+        """What it holds already."""
+        for state in (await self._ask({"list": {}})).get("states", []):
+            name = state["name"]
+            found = self.running.setdefault(
+                name, Running(name, os.path.join(self.folder, name), {})
+            )
+            found.told(state)
+
+    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._writer is None or self.lost.is_set():
+            raise _gone()
+        number = next(self._numbers)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        self._writer.write(json.dumps({"id": number, **request}).encode() + b"\n")
+        try:
+            with contextlib.suppress(ConnectionError):
+                await self._writer.drain()
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while line := await reader.readline():
+                self._heard(json.loads(line))
+        except (ConnectionError, ValueError):
+            pass
+        finally:
+            self.lost.set()
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(_gone())
+            for running in self.running.values():
+                running.changed.set()
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if "id" in message:
+            answer = self._waiting.get(message["id"])
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+        elif "grew" in message:
+            running = self.running.get(message["grew"])
+            if running is not None and not running.done:
+                running.told({"out": message["out"], "err": message["err"]})
+        elif "ended" in message:
+            running = self.running.get(message["ended"]["name"])
+            if running is not None:
+                running.told(message["ended"])
+
+
+def _gone() -> OutcomeUnknown:
+    return OutcomeUnknown("the node's keeper went away", remedy="hermes-node doctor")
+
+
+def _no_room(code: str | int | None, path: str) -> Failed:
+    import errno
+
+    name = errno.errorcode.get(code, "EIO") if isinstance(code, int) else str(code)
+    number = getattr(errno, name, errno.EIO)
+    says = os.strerror(number)
+    if number in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFull(f"{path}: {says}; nothing was started", remedy="df -h -i", path=path)
+    return StorageError(f"{path}: {says}; nothing was started", remedy=f"ls -ld {path}", path=path)
