@@ -187,7 +187,8 @@ class Service:
                 f"'{action}' is for a person, on a surface that no model can call",
                 remedy="ask the person to do it, in a terminal or on the Desktop page",
             )
-        module = importlib.import_module(f"handoff.sessions.{_WHERE[action]}")
+        # Relatively: a plugin carries a copy of these modules under a name of its own.
+        module = importlib.import_module(f".{_WHERE[action]}", __package__)
         name = {"import": "import_", "list": "list_"}.get(action, action)
         body: Callable[..., dict[str, Any]] = getattr(module, name)
         return {"ok": True, "action": action, **body(self, given, caller)}
