@@ -38,6 +38,7 @@ def frozen(
         "document_sha256": DOCUMENT,
         "evidence_sha256": "e" * 64,
         "profile": PROFILE,
+        "host": "hermes",
         "workspace_given": workspace,
         "workspace_resolved": workspace,
         "workspace_anchor": "f" * 64,

@@ -16,6 +16,7 @@ from handoff.errors import HandoffError, IntegrityFailed, WorkspaceMissing
 from handoff.sessions import evidence as gathered
 from handoff.sessions import manifest, projects
 from handoff.sessions import state as states
+from handoff.sessions.host_store import Opener
 from handoff.sessions.records_view import Record, RecordsView
 from handoff.sessions.snapshot import snapshot
 from handoff.sessions.workspace import Binding, bind
@@ -34,14 +35,15 @@ class Now:
     """How things stand, as far as the caller knows. "" or empty: not known, not looked at.
 
     ``workspace``: the folder as it was asked for. ``profile``: the active one. ``sessions``:
-    the host's session store. ``host_version``: of the host. ``opened``: other attempts of
-    the record that reached a session. ``parallel``: a second opening is meant. ``host``:
-    findings of the host's side (codes such as ``tool_not_allowed``), passed on."""
+    the host's session store, a path or what opens it. ``host_version``: of the host.
+    ``opened``: other attempts of the record that reached a session. ``parallel``: a second
+    opening is meant. ``host``: findings of the host's side (codes such as
+    ``tool_not_allowed``), passed on."""
 
     now_ms: int
     workspace: str = ""
     profile: str = ""
-    sessions: str = ""
+    sessions: str | Opener = ""
     host_version: str = ""
     opened: Sequence[str] = ()
     parallel: bool = False

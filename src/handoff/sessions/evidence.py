@@ -19,7 +19,7 @@ from typing import Any
 from handoff.errors import HandoffError, NotFound
 from handoff.sessions import host_store
 from handoff.sessions.guard import Guard
-from handoff.sessions.host_store import HostStore, Message
+from handoff.sessions.host_store import Message, Opener, SessionStore
 from handoff.sessions.snapshot import snapshot
 from handoff.sessions.workspace import Binding
 
@@ -59,13 +59,13 @@ def gather(
     binding: Binding,
     guard: Guard,
     *,
-    sessions: str = "",
+    sessions: str | Opener = "",
     session_id: str = "",
     paths: Iterable[str] = (),
 ) -> Bundle:
     """The evidence of one session in one workspace.
 
-    ``sessions``: the host's session store, "" for none. ``session_id``: exactly this one; it
+    ``sessions``: the host's session store (a path, or what opens it), "" for none. ``session_id``: exactly this one; it
     is never looked for. ``paths``: files of the state, relative to the workspace.
 
     Raises:
@@ -78,7 +78,7 @@ def gather(
     candidates: list[dict[str, Any]] = []
     last, first = "", ""
     if sessions and session_id:
-        with host_store.opened(sessions) as store:
+        with host_store.look(sessions) as store:
             if store.session(session_id) is None:
                 raise NotFound(
                     "the session store has no such session", remedy="call from within the session"
@@ -113,7 +113,7 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
 
 
-def _candidates(store: HostStore, family: list[str]) -> list[dict[str, Any]]:
+def _candidates(store: SessionStore, family: list[str]) -> list[dict[str, Any]]:
     """The first user message and every one that sounds like a rule, word for word."""
     found: list[dict[str, Any]] = []
     for number, message in enumerate(store.messages(family, role="user")):
@@ -147,7 +147,7 @@ def _cut(text: str, limit: int) -> str:
     return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"
 
 
-def _window(store: HostStore, family: list[str]) -> list[dict[str, Any]]:
+def _window(store: SessionStore, family: list[str]) -> list[dict[str, Any]]:
     """The last messages within the bounds, oldest first."""
     picked: list[dict[str, Any]] = []
     left = TEXT_LIMIT
@@ -221,7 +221,7 @@ def _held(rule: set[str], kept: list[set[str]]) -> bool:
 
 
 def ground(
-    state: dict[str, Any], sessions: str, session_id: str
+    state: dict[str, Any], sessions: str | Opener, session_id: str
 ) -> tuple[dict[str, Any], list[dict[str, str]]]:
     """The state with every basis lowered to ``inferred`` that its evidence does not bear,
     and what was lowered: pointer, code, message. A claim is borne by a message of this
@@ -231,9 +231,13 @@ def ground(
         StorageError: the store can't be read.
     """
     notes: list[dict[str, str]] = []
-    if not session_id or not os.path.isfile(sessions):
+    if (
+        not session_id
+        or not sessions
+        or (isinstance(sessions, str) and not os.path.isfile(sessions))
+    ):
         return state, notes
-    with host_store.opened(sessions) as store:
+    with host_store.look(sessions) as store:
         family = store.family(session_id)
         state = {**state}
         for name in ("constraints", "context"):
@@ -253,7 +257,7 @@ def ground(
 def _grounded(
     item: dict[str, Any],
     pointer: str,
-    store: HostStore,
+    store: SessionStore,
     family: list[str],
     notes: list[dict[str, str]],
 ) -> dict[str, Any]:
@@ -300,10 +304,10 @@ def _sha(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def source_last(sessions: str, session_id: str) -> str:
+def source_last(sessions: str | Opener, session_id: str) -> str:
     """The id of a session's last message now; "" if that can't be told."""
     try:
-        with host_store.opened(sessions) as store:
+        with host_store.look(sessions) as store:
             return store.last_message(session_id)
     except HandoffError:
         return ""

@@ -8,46 +8,15 @@ raises: not to know is never an answer in favour of opening.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from handoff.sessions.host_store import Message, Session
+from handoff.sessions.host_store import Opener, SessionStore
 
 __all__ = ["KINDS", "HostAdapter", "Opener", "SessionStore"]
 
 #: the hosts that a session may come from and go to; ``other``: a person, or any other agent
 KINDS = ("hermes", "claude", "codex", "opencode", "other")
-
-
-class SessionStore(Protocol):
-    """A host's sessions, read only. :class:`handoff.sessions.host_store.HostStore` is one."""
-
-    def session(self, session_id: str) -> Session | None:
-        """A session by its exact id."""
-        ...
-
-    def family(self, session_id: str) -> list[str]:
-        """The session and those that it continues, itself first."""
-        ...
-
-    def messages(
-        self, sessions: list[str], *, role: str = "", last: int = 0, message_id: str = ""
-    ) -> Iterator[Message]:
-        """The messages of these sessions in their order. ``last``: only so many."""
-        ...
-
-    def last_message(self, session_id: str) -> str:
-        """The id of its last message, or ""."""
-        ...
-
-    def idle_since(self, before: int, limit: int) -> list[Session]:
-        """The sessions whose last message is older than that time (ms), youngest first."""
-        ...
-
-
-#: opens the host's sessions for one look. Raises NotFound (there are none), StorageError
-Opener = Callable[[], AbstractContextManager[SessionStore]]
 
 
 class HostAdapter(Protocol):
@@ -60,9 +29,6 @@ class HostAdapter(Protocol):
     entry_id: str
     #: the key of :data:`handoff.sessions.launch.RECIPES` by which a session is opened
     recipe: str
-    #: whether its new sessions are sure to have the tool ``hermes_handoff``. False: the
-    #: opening prompt also names the command ``handoff session``, which does the same
-    has_tool: bool
     #: whether a session may be opened without naming a model (the host then uses its own
     #: default). False for Hermes: there the model is the source's, or is given
     default_route: bool

@@ -13,8 +13,9 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from handoff.errors import NotFound, StorageError
@@ -51,6 +52,41 @@ class Session(NamedTuple):
     ended: int
     messages: int
     title: str
+
+
+class SessionStore(Protocol):
+    """A host's sessions, read only, whatever it keeps them in."""
+
+    def session(self, session_id: str) -> Session | None:
+        """A session by its exact id."""
+        ...
+
+    def family(self, session_id: str) -> list[str]:
+        """The session and those that it continues, itself first."""
+        ...
+
+    def messages(
+        self, sessions: list[str], *, role: str = "", last: int = 0, message_id: str = ""
+    ) -> Iterator[Message]:
+        """The messages of these sessions in their order. ``last``: only so many."""
+        ...
+
+    def last_message(self, session_id: str) -> str:
+        """The id of its last message, or ""."""
+        ...
+
+    def idle_since(self, before: int, limit: int) -> list[Session]:
+        """The sessions whose last message is older than that time (ms), youngest first."""
+        ...
+
+
+#: opens a host's sessions for one look. Raises NotFound (there are none), StorageError
+Opener = Callable[[], AbstractContextManager[SessionStore]]
+
+
+def look(sessions: str | Opener) -> AbstractContextManager[SessionStore]:
+    """The sessions behind a path (a Hermes-like store) or an opener."""
+    return opened(sessions) if isinstance(sessions, str) else sessions()
 
 
 @contextlib.contextmanager
@@ -159,6 +195,13 @@ class HostStore:
             " ORDER BY last DESC"
         ).fetchall()
         ids = [str(row[0]) for row in rows if 0 < _ms(row[1]) < before][:limit]
+        return [found for one in ids if (found := self.session(one)) is not None]
+
+    def started_since(self, since: int, limit: int) -> list[Session]:
+        """The sessions that were started at that time or later, youngest first."""
+        at = self._pick(self._sessions, "started_at")
+        rows = self._db.execute(f"SELECT id, {at} AS at FROM sessions ORDER BY at DESC")  # noqa: S608
+        ids = [str(row[0]) for row in rows.fetchall() if _ms(row[1]) >= since][:limit]
         return [found for one in ids if (found := self.session(one)) is not None]
 
     def _some_sessions(self, where: str, values: tuple[Any, ...], limit: int) -> list[Session]:

@@ -43,6 +43,7 @@ FROZEN = (
     "document_sha256",
     "evidence_sha256",
     "profile",
+    "host",
     "workspace_given",
     "workspace_resolved",
     "workspace_anchor",

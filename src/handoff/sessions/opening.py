@@ -34,7 +34,7 @@ from handoff.sessions.environment import RULES_VERSION, Scrubbed, scrub
 from handoff.sessions.journal import Actor, Journal, Reservation
 from handoff.sessions.launch import Child, Launch, Shield, executable, names
 from handoff.sessions.preflight import TOOL, Finding, Report
-from handoff.sessions.prompt import opening_prompt, prompt_sha256
+from handoff.sessions.prompt import command_of, opening_prompt, prompt_sha256
 from handoff.sessions.terminal import MEND, Terminal
 
 __all__ = ["EXIT", "Host", "Opening", "Outcome", "Request", "command", "exit_code", "open_attempt"]
@@ -146,8 +146,14 @@ def exit_code(error: BaseException) -> int:
 
 
 def command(frozen: Mapping[str, Any], program: str) -> tuple[list[str], str]:
-    """The command that opens the attempt, as arguments and as text for a shell."""
-    argv = [program, "--profile", frozen["profile"], "handoff-open", frozen["ref"]]
+    """The command that opens the attempt, as arguments and as text for a shell.
+
+    ``program``: of Hermes, or ``handoff`` for the other hosts.
+    """
+    if frozen["host"] == "hermes":
+        argv = [program, "--profile", frozen["profile"], "handoff-open", frozen["ref"]]
+    else:
+        argv = [program, "session", "open", "--profile", frozen["profile"], frozen["ref"]]
     argv += ["--workspace", frozen["workspace_given"], "--attempt-id", frozen["attempt_id"]]
     return argv, shlex.join(argv)
 
@@ -184,6 +190,12 @@ def _status(journal: Journal, attempt_id: str) -> dict[str, Any]:
         return journal.status(attempt_id)
     except HandoffError as error:
         return {"unknown": error.to_json(), "resume_verified": False}
+
+
+def _shown(route: Mapping[str, Any]) -> str:
+    if not route["model"]:
+        return "with the model that it uses by itself"
+    return f"model {route['model']} from {route['provider']} ({route['origin']})"
 
 
 class Opening:
@@ -319,6 +331,7 @@ class Opening:
             attempt_id=frozen["attempt_id"],
             document_sha256=frozen["document_sha256"],
             locale=frozen["locale"],
+            command=command_of(frozen["host"], frozen["profile"]),
         )
         if prompt_sha256(text) != frozen["prompt_sha256"]:
             raise PreflightRefused(
@@ -369,7 +382,7 @@ class Opening:
             f"attempt     {frozen['attempt_id']}",
             f"workspace   {frozen['workspace_resolved']}",
             f"profile     {frozen['profile']}",
-            f"model       {route['model']} from {route['provider']} ({route['origin']})",
+            f"opens in    {frozen['host']}, {_shown(route)}",
             f"changed     {len(warned)} since it was made: "
             + (", ".join(f.code for f in warned) or "nothing"),
             f"removed     {len(scrubbed.removed)} variables of this environment",

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from handoff.errors import HandoffError, NotFound, PreflightRefused
 from handoff.sessions.history import digest
-from handoff.sessions.prompt import opening_prompt, prompt_sha256
+from handoff.sessions.prompt import command_of, opening_prompt, prompt_sha256
 
 __all__ = ["CODES", "Facts", "Finding", "Intent", "Report", "preflight"]
 
@@ -60,7 +60,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Intent:
     """What is to be opened. session: who asks ("" for a person at a terminal, who then sets
-    any_source). model and provider: both or neither. surface: ``cli``, ``desktop``, ``any``."""
+    any_source). model and provider: both or neither. host: the kind of program that the new
+    session runs in. surface: ``cli``, ``desktop``, ``any``."""
 
     attempt_id: str
     ref: str
@@ -74,6 +75,7 @@ class Intent:
     allow_parallel: bool = False
     supersedes: str = ""
     locale: str = "en"
+    host: str = "hermes"
 
 
 class Facts(Protocol):
@@ -94,7 +96,8 @@ class Facts(Protocol):
         ...
 
     def route(self, session_id: str) -> Mapping[str, Any] | None:
-        """The last observed ``model``, ``provider``, ``observed_at`` of that session."""
+        """The last observed ``model``, ``provider``, ``observed_at`` of that session; where
+        the new session's program may use a default of its own, ``origin`` ``default``."""
         ...
 
     def provider_named(self, provider: str) -> bool:
@@ -143,6 +146,7 @@ class Report:
             "attempt_id": intent.attempt_id,
             "ref": intent.ref,
             "profile": intent.profile,
+            "host": intent.host,
             "workspace_given": intent.workspace,
             "surface": intent.surface,
             "allow_parallel": intent.allow_parallel,
@@ -257,6 +261,10 @@ class _Look:
             seen = self._ask("route_unknown", "the source's model", question)
             if seen is None:
                 return
+            if seen.get("origin") == "default":
+                route["origin"] = "default"
+                self.report.found["route"] = route
+                return
             if not seen.get("model") or not seen.get("provider"):
                 self._add(
                     "route_unknown",
@@ -317,6 +325,7 @@ class _Look:
                 attempt_id=given.attempt_id,
                 document_sha256=self.manifest["document_sha256"],
                 locale=given.locale,
+                command=command_of(given.host, given.profile),
             )
 
         self.report.prompt = self._ask("prompt_unfit", "the opening prompt", build) or ""
