@@ -34,6 +34,7 @@
     │   ├── NotATerminal               not_a_terminal           409  3
     │   ├── PathNotAllowed             path_not_allowed         403  3
     │   ├── PolicyDenied               policy_denied            403  3
+    │   ├── PolicyAsks                 policy_ask               409  3
     │   ├── FileInTheWay               file_exists              409  3
     │   ├── FileChanged                if_match_failed          409  3
     │   └── AlreadyRunning             already_running          409  3
@@ -44,6 +45,7 @@
     │   ├── UnknownRecord              ref_not_found            404  4
     │   ├── UnknownAttempt             unknown_attempt          404  4
     │   ├── FileMissing                file_not_found           404  4
+    │   ├── UnknownCall                unknown_call             404  4
     │   └── AmbiguousId                ambiguous_id             409  2
     ├── Unreachable                    unreachable              503  5
     │   ├── Unauthorized               unauthorized             401  5
@@ -120,6 +122,7 @@ __all__ = [
     "OutcomeUnknown",
     "PathNotAllowed",
     "PathTooLong",
+    "PolicyAsks",
     "PolicyDenied",
     "PreflightRefused",
     "ProfileMismatch",
@@ -138,6 +141,7 @@ __all__ = [
     "TooLarge",
     "Unauthorized",
     "UnknownAttempt",
+    "UnknownCall",
     "UnknownProject",
     "UnknownRecord",
     "UnknownTask",
@@ -383,6 +387,12 @@ class PolicyDenied(NotAllowed):
     http = 403
 
 
+class PolicyAsks(NotAllowed):
+    """The node's policy wants a person at the node to agree first; nothing was done."""
+
+    code = "policy_ask"
+
+
 class FileInTheWay(NotAllowed):
     """Something of that name exists already."""
 
@@ -443,6 +453,12 @@ class FileMissing(NotFound):
     """There is no such file on the node."""
 
     code = "file_not_found"
+
+
+class UnknownCall(NotFound):
+    """The node does not know that call, job or output any more."""
+
+    code = "unknown_call"
 
 
 class AmbiguousId(NotFound):

@@ -47,6 +47,7 @@ class Held:
         self.name = name
         self.folder = folder
         self.child = child
+        self._meta = order.get("meta") or {}
         self._mark = b"HANDOFF_RUN=" + os.fsencode(name)
         self._stdin = child.stdin
         self._pending = bytearray()
@@ -235,6 +236,7 @@ class Held:
         code, number = self.exit or (None, None)
         return {
             "name": self.name,
+            "meta": self._meta,
             "pid": self.child.pid,
             "running": self.exit is None,
             "done": self.done,

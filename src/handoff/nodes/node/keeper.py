@@ -10,10 +10,10 @@ by the next one. It is the subreaper of everything that they start. One thread, 
 
 Requests, one JSON object a line, each with an ``id`` that its reply repeats:
 
-``start {name, argv, cwd, env, stdin, timeout_ms, grace_ms, capacity, leave, umask, user}``
+``start {name, argv, cwd, env, stdin, timeout_ms, grace_ms, capacity, leave, umask, user, meta}``
     ``name``: the folder; making it is what says that this call starts now, and never again.
     ``stdin``: ``null`` (its end at once) or ``open``. ``capacity``: bytes kept of each
-    stream. ``leave``: what it leaves running stays. Reply: ``pid``, or ``refused`` with a
+    stream. ``leave``: what it leaves running stays. ``meta``: repeated with the state. Reply: ``pid``, or ``refused`` with a
     shell's code and a reason, or ``failed`` with an errno (nothing was started), or
     ``known`` (a folder of that name exists).
 ``input {name, offset, b64, last}``      reply: ``taken``, or ``refused``
@@ -83,6 +83,7 @@ class Keeper:
         self._out = select.POLLOUT
         self._links: dict[int, Link] = {}
         self._held: dict[str, Held] = {}
+        self._past = past()
         self._by_pid: dict[int, Held] = {}
         self._by_fd: dict[int, Held] = {}
         self._told: dict[str, tuple[int, int]] = {}
@@ -227,7 +228,7 @@ class Keeper:
     def _stop(self) -> None:
         self._stopping = True
         for held in self._held.values():
-            held.end("node_stopped", self._clock())
+            held.end("shutdown", self._clock())
             if held.left:
                 held.swept = False  # what it was allowed to leave, until now
 
@@ -257,7 +258,8 @@ class Keeper:
         if "start" in request:
             return self._start(request["start"])
         if "list" in request:
-            return {"states": [held.state() for held in self._held.values()]}
+            states = [held.state() for held in self._held.values()]
+            return {"states": states + list(self._past.values())}
         if "stop" in request:
             self._stop()
             return {"ok": True}
@@ -266,6 +268,13 @@ class Keeper:
                 continue
             order = request[verb]
             held = self._held.get(order["name"])
+            if held is None and order["name"] in self._past:
+                if verb == "state":
+                    return {"state": self._past[order["name"]]}
+                if verb == "forget":
+                    remove(order["name"])
+                    del self._past[order["name"]]
+                return {"ok": True}
             if held is None:
                 return {"unknown": order["name"]}
             if verb == "state":
@@ -322,15 +331,31 @@ class Keeper:
     def _forget(self, held: Held) -> dict[str, Any]:
         if not held.swept:
             return {"busy": held.name}
-        for name in ("out", "err", "state.json", "state.json.new"):
-            try:
-                os.unlink(os.path.join(held.folder, name))
-            except FileNotFoundError:
-                pass
-        os.rmdir(held.folder)
+        remove(held.name)
         del self._held[held.name]
         self._told.pop(held.name, None)
         return {"ok": True}
+
+
+def past() -> dict[str, dict[str, Any]]:
+    """The results that keepers before this one wrote down."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in os.listdir("."):
+        try:
+            with open(os.path.join(name, "state.json"), encoding="utf-8") as file:
+                state = json.load(file)
+        except (OSError, ValueError):
+            continue
+        if isinstance(state, dict) and state.get("name") == name:
+            found[name] = state
+    return found
+
+
+def remove(name: str) -> None:
+    """A finished call's folder and what is in it."""
+    for one in os.listdir(name):
+        os.unlink(os.path.join(name, one))
+    os.rmdir(name)
 
 
 def claim() -> int | None:

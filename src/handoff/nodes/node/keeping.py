@@ -28,6 +28,7 @@ from handoff.errors import (
 )
 from handoff.nodes.node import keeper as program
 from handoff.nodes.node.spill import read_spill
+from handoff.process import sweeping
 
 __all__ = ["Keep", "Order", "Running"]
 
@@ -41,7 +42,8 @@ STREAMS = ("out", "err")
 class Order(NamedTuple):
     """A command to start. ``name``: of its folder, new with every call. ``stdin``: whether
     input follows. ``capacity``: bytes of each stream that are kept. ``leave``: what it
-    leaves running is not ended. ``user``: uid, gid and groups to become, or None."""
+    leaves running is not ended. ``user``: uid, gid and groups to become, or None. ``meta``:
+    what its state repeats."""
 
     name: str
     argv: Sequence[str]
@@ -54,6 +56,7 @@ class Order(NamedTuple):
     leave: bool = False
     umask: int = 0o022
     user: tuple[int, int, list[int]] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -132,6 +135,7 @@ class Keep:
         except OSError as error:
             raise _no_room(error.errno, folder) from error
         if not await keep._connect():
+            await keep._sweep()
             await keep._start()
             if not await keep._connect():
                 raise LaunchFailed("the keeper does not answer", remedy="hermes-node doctor")
@@ -259,6 +263,13 @@ class Keep:
             raise _no_room(said["failed"], self.folder)
         if not said:
             raise LaunchFailed("the keeper broke as it started", remedy="hermes-node doctor")
+
+    async def _sweep(self) -> None:
+        """End what a keeper that was killed left running: nobody holds it any more."""
+        for name in os.listdir(self.folder):
+            inner = os.path.join(self.folder, name)
+            if os.path.isdir(inner) and not os.path.exists(os.path.join(inner, "state.json")):
+                await asyncio.to_thread(sweeping.end_all, sweeping.Quarry(name, None), 1.0)
 
     async def _learn(self) -> None:
         """What it holds already."""

@@ -1,0 +1,216 @@
+"""Which calls a node has taken, and what came of them: kept on disk before anything runs.
+
+A key that was seen is never carried out again: its stored answer is given, or it is said
+to run, or to have an outcome that nobody knows. The file is written so that it survives
+the death of the process; whoever asks after the death of the machine compares the boot
+(``hello`` names it), because a call that this boot has not seen may have run before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from handoff.errors import RequestConflict, SchemaTooNew, StorageError, StorageFull
+
+__all__ = ["CallsJournal", "Seen"]
+
+#: calls that are remembered, and how long at most
+KEPT = 20_000
+KEPT_MS = 14 * 24 * 3600 * 1000
+#: bytes of one stored answer
+LIMIT = 1 << 20
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE calls (
+  key TEXT PRIMARY KEY, digest TEXT NOT NULL, op TEXT NOT NULL, at_ms INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('running', 'done')),
+  ok INTEGER, answer TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX calls_age ON calls (at_ms);
+CREATE TABLE asks (
+  id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, shown TEXT NOT NULL, at_ms INTEGER NOT NULL,
+  verdict TEXT CHECK (verdict IN ('allow', 'deny')), used_ms INTEGER
+) STRICT, WITHOUT ROWID;
+PRAGMA user_version = 1;
+"""
+
+
+class Seen(NamedTuple):
+    """A call that is known. ``state``: running or done; ``ok`` and ``answer`` once it is done:
+    the JSON of a result, or of a CallFailed."""
+
+    key: str
+    digest: str
+    op: str
+    at_ms: int
+    state: str
+    ok: bool
+    answer: dict[str, Any]
+
+
+class CallsJournal:
+    """One file, used by the node's process alone.
+
+    Raises (all methods):
+        StorageFull, StorageError: the file can't be read or written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        with self._typed():
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o600))
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        # the process may die at any moment; of the machine's death the boot id tells
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version > _VERSION:
+            raise SchemaTooNew(
+                f"{self._path} was written by a newer version",
+                remedy="upgrade hermes-node on this machine",
+            )
+        if not version:
+            self._db.executescript("BEGIN;" + _SCHEMA + "COMMIT;")
+
+    def begin(self, key: str, digest: str, op: str, now_ms: int) -> Seen | None:
+        """Take a call. None: it is new, and noted as running. Otherwise what is known of it.
+
+        Raises:
+            RequestConflict: the key was used for another call.
+        """
+        with self._lock, self._typed():
+            found = self._find(key)
+            if found is None:
+                self._db.execute(
+                    "INSERT INTO calls (key, digest, op, at_ms, state) VALUES (?,?,?,?,'running')",
+                    (key, digest, op, now_ms),
+                )
+                return None
+        if found.digest != digest:
+            raise RequestConflict(
+                f"the key {key} was used for another call", remedy="use a new key", key=key
+            )
+        return found
+
+    def end(self, key: str, *, ok: bool, answer: dict[str, Any]) -> None:
+        """What came of it. An answer that is too large is kept without its content."""
+        text = json.dumps(answer, separators=(",", ":"))
+        if len(text) > LIMIT:
+            short = {name: value for name, value in answer.items() if name != "data"}
+            text = json.dumps({**short, "note": "the content was too large to be kept"})
+        with self._lock, self._typed():
+            self._db.execute(
+                "UPDATE calls SET state='done', ok=?, answer=? WHERE key=?", (int(ok), text, key)
+            )
+
+    def drop(self, key: str) -> None:
+        """Forget a call of which nothing was done, so that its key may be sent again."""
+        with self._lock, self._typed():
+            self._db.execute("DELETE FROM calls WHERE key=?", (key,))
+
+    def find(self, key: str) -> Seen | None:
+        """What is known of a call."""
+        with self._lock, self._typed():
+            return self._find(key)
+
+    def running(self) -> list[Seen]:
+        """The calls whose end was not noted, the oldest first."""
+        with self._lock, self._typed():
+            rows = self._db.execute(
+                "SELECT key, digest, op, at_ms, state, ok, answer FROM calls"
+                " WHERE state='running' ORDER BY at_ms, key"
+            ).fetchall()
+        return [_seen(row) for row in rows]
+
+    def prune(self, now_ms: int) -> int:
+        """Forget the oldest finished calls beyond what is kept. Returns how many."""
+        with self._lock, self._typed():
+            done = self._db.execute(
+                "DELETE FROM calls WHERE state='done' AND (at_ms < ? OR key NOT IN"
+                " (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))",
+                (now_ms - KEPT_MS, KEPT),
+            )
+            return done.rowcount
+
+    def ask(self, digest: str, new_id: str, shown: str, now_ms: int) -> tuple[str, str]:
+        """Whether a person at the node has ruled on exactly this call: (id, verdict), verdict
+        "" while nobody has. An allowance is good for one call, and is used up by this one."""
+        with self._lock, self._typed():
+            row = self._db.execute(
+                "SELECT id, verdict FROM asks WHERE digest=? AND used_ms IS NULL", (digest,)
+            ).fetchone()
+            if row is None:
+                self._db.execute("DELETE FROM asks WHERE digest=?", (digest,))
+                self._db.execute(
+                    "INSERT INTO asks (id, digest, shown, at_ms) VALUES (?,?,?,?)",
+                    (new_id, digest, shown, now_ms),
+                )
+                return new_id, ""
+            if row[1] == "allow":
+                self._db.execute("UPDATE asks SET used_ms=? WHERE id=?", (now_ms, row[0]))
+            return row[0], row[1] or ""
+
+    def asks(self) -> list[dict[str, Any]]:
+        """What waits for a person at the node, the oldest first."""
+        with self._lock, self._typed():
+            rows = self._db.execute(
+                "SELECT id, shown, at_ms FROM asks WHERE verdict IS NULL ORDER BY at_ms, id"
+            ).fetchall()
+        return [{"id": one[0], "shown": one[1], "at_ms": one[2]} for one in rows]
+
+    def rule(self, ask_id: str, verdict: str) -> bool:
+        """A person's ruling. False: nothing of that id waits."""
+        with self._lock, self._typed():
+            done = self._db.execute(
+                "UPDATE asks SET verdict=? WHERE id=? AND verdict IS NULL", (verdict, ask_id)
+            )
+            return done.rowcount == 1
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._db.close()
+
+    def _find(self, key: str) -> Seen | None:
+        row = self._db.execute(
+            "SELECT key, digest, op, at_ms, state, ok, answer FROM calls WHERE key=?", (key,)
+        ).fetchone()
+        return None if row is None else _seen(row)
+
+    @contextlib.contextmanager
+    def _typed(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            text = str(error)
+            if "full" in text or "disk I/O" in text:
+                raise StorageFull(
+                    f"{self._path}: {text}", remedy="df -h -i", path=self._path
+                ) from error
+            raise StorageError(
+                f"{self._path}: {text}", remedy="hermes-node doctor", path=self._path
+            ) from error
+        except OSError as error:
+            raise StorageError(
+                f"{self._path}: {error.strerror}", remedy=f"ls -l {self._path}", path=self._path
+            ) from error
+
+
+def _seen(row: tuple[Any, ...]) -> Seen:
+    answer = json.loads(row[6]) if row[6] else {}
+    return Seen(row[0], row[1], row[2], row[3], row[4], bool(row[5]), answer)

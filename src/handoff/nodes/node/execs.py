@@ -1,0 +1,387 @@
+"""Running commands for a brain: what is started, what is told meanwhile, what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import pwd
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from handoff.errors import (
+    BadRequest,
+    FileMissing,
+    NotARegularFile,
+    OutcomeUnknown,
+    PathNotAllowed,
+    UnknownCall,
+    UsageError,
+)
+from handoff.nodes.node import paths
+from handoff.nodes.node.keeping import Keep, Order, Running
+from handoff.nodes.node.policy import Policy
+from handoff.nodes.node.streams import Streams
+from handoff.wire.node.calls import (
+    INLINE_LIMIT,
+    Exec,
+    ExecResult,
+    JobInfo,
+    Jobs,
+    Output,
+    Range,
+    to_json,
+)
+
+__all__ = ["SHOWN", "Execs", "folder_name"]
+
+#: bytes of a stream that are sent at a time
+PIECE = 128 * 1024
+#: characters of a command that are shown in lists and audits
+SHOWN = 400
+#: bytes of output kept of each stream
+CAPACITY = 64 << 20
+_NAMES = {"stdout": "out", "stderr": "err"}
+_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+
+
+def folder_name(key: str) -> str:
+    """What the keeper calls the call of that key."""
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+class Execs:
+    """The commands of a node.
+
+    keep: how to reach the keeper, started anew if it is gone. environ: the node's own
+    environment, of which commands see a few variables.
+    """
+
+    def __init__(
+        self,
+        keep: Callable[[], Any],
+        policy: Callable[[], Policy],
+        home: str,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._keep = keep
+        self._policy = policy
+        self._home = home
+        self._environ = environ
+
+    def order(self, key: str, call: Exec, now_ms: int) -> Order:
+        """What will be started.
+
+        Raises:
+            FileMissing, NotARegularFile: the folder to start in is none.
+            PathNotAllowed: the policy keeps commands from starting there.
+            BadRequest: the user to run as does not exist.
+        """
+        policy = self._policy()
+        place = paths.locate(call.cwd or "~", self._home)
+        if not os.path.isdir(place.real):
+            if not os.path.lexists(place.real):
+                raise FileMissing(f"the folder {place.shown} does not exist", remedy="give another")
+            raise NotARegularFile(f"{place.shown} is no folder", remedy="give another")
+        ruled = policy.may_start_in(place.real)
+        if not ruled.allowed:
+            raise PathNotAllowed(
+                f"commands may not start in {place.shown}: {ruled.reason}",
+                remedy="hermes-node policy",
+                path=place.shown,
+                rule=ruled.rule,
+            )
+        env = {name: self._environ[name] for name in _INHERITED if name in self._environ}
+        env.setdefault("PATH", os.defpath)
+        user = None
+        if policy.run_as:
+            user = _user(policy.run_as, env)
+        env |= {"HOME": env.get("HOME", self._home), "TERM": "dumb", "SHELL": shell()}
+        env |= {"PWD": place.real, **call.env}
+        return Order(
+            name=folder_name(key),
+            argv=call.argv or (shell(), "-c", call.command),
+            cwd=place.real,
+            env=env,
+            stdin=call.stdin != "none",
+            timeout_ms=call.timeout_ms,
+            grace_ms=call.grace_ms,
+            capacity=CAPACITY,
+            user=user,
+            meta={"key": key, "command": shown(call), "started_ms": now_ms, "job": call.job},
+        )
+
+    async def start(self, key: str, call: Exec, now_ms: int) -> Running:
+        """Start a command. Raises as :meth:`order` and :meth:`Keep.start`."""
+        order = self.order(key, call, now_ms)
+        keep: Keep = await self._keep()
+        running = await keep.start(order)
+        running.state["meta"] = dict(order.meta or {})
+        if call.stdin == "given":
+            await self._give(keep, running, 0, call.stdin_data, last=True)
+        return running
+
+    async def follow(self, running: Running, call: Exec, streams: Streams) -> ExecResult:
+        """Feed it and tell of it until it ends.
+
+        Raises:
+            OutcomeUnknown: the keeper died meanwhile.
+        """
+        feeding = None
+        if call.stdin == "stream":
+            feeding = asyncio.create_task(self._feed(running, streams))
+        sent = {"stdout": 0, "stderr": 0}
+        listening = call.stream
+        try:
+            while True:
+                if listening:
+                    listening = await self._tell(running, streams, sent)
+                if running.done:
+                    break
+                await running.wait(5.0)
+                await self._alive(running)
+        finally:
+            if feeding is not None:
+                feeding.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await feeding
+        whole = dict.fromkeys(sent, call.stream and listening)
+        return result(running, call.head_bytes, call.tail_bytes, whole)
+
+    async def cancel(self, key: str, why: str, grace_ms: int = 2000) -> bool:
+        """End a running command. False: it does not run."""
+        keep: Keep = await self._keep()
+        running = keep.running.get(folder_name(key))
+        if running is None or running.done:
+            return False
+        await keep.end(running, why, grace_ms)
+        return True
+
+    async def found(self, key: str) -> Running | None:
+        """A command that runs, or whose output is still kept."""
+        keep: Keep = await self._keep()
+        return keep.running.get(folder_name(key))
+
+    async def output(self, spill: str, offset: int, length: int) -> Range:
+        """Kept output by its id.
+
+        Raises:
+            UnknownCall: it is not kept any more.
+            BadRequest: no such id.
+        """
+        name, _, stream = spill.partition(".")
+        if stream not in {"out", "err"}:
+            raise BadRequest(f"'{spill}' is no id of an output", field="spill")
+        keep: Keep = await self._keep()
+        running = keep.running.get(name)
+        if running is None:
+            raise UnknownCall("that output is not kept any more", remedy="run it again")
+        return piece(running, stream, offset, length)
+
+    async def tail(self, job: str, stream: str, offset: int, length: int) -> Range:
+        """A piece of a job's output. Raises UnknownCall."""
+        return piece(await self.running_job(job), _NAMES[stream], offset, length)
+
+    async def jobs(self) -> Jobs:
+        """All jobs, the newest first."""
+        keep: Keep = await self._keep()
+        found = [info(one) for one in keep.running.values() if _meta(one).get("job")]
+        return Jobs(tuple(sorted(found, key=lambda one: one.started_ms, reverse=True)))
+
+    async def running_job(self, job: str) -> Running:
+        """A job that is known. Raises UnknownCall."""
+        found = await self.found(job)
+        if found is None or not _meta(found).get("job"):
+            raise UnknownCall(f"there is no job {job}", remedy="list the jobs", key=job)
+        return found
+
+    async def wait_job(self, job: str, timeout_ms: int) -> JobInfo:
+        """A job's state when it is done, or when the time is up. Raises UnknownCall."""
+        running = await self.running_job(job)
+        until = time.monotonic() + timeout_ms / 1000
+        while not running.done and (left := until - time.monotonic()) > 0:
+            await running.wait(min(left, 5.0))
+            await self._alive(running)
+        return info(running)
+
+    async def forget(self, job: str) -> bool:
+        """Drop a finished job. False: it still runs. Raises UnknownCall."""
+        running = await self.running_job(job)
+        keep: Keep = await self._keep()
+        return await keep.forget(running)
+
+    async def _alive(self, running: Running) -> None:
+        """Raise OutcomeUnknown if the keeper that held the command is gone."""
+        if running.done:
+            return
+        keep: Keep = await self._keep()
+        if keep.running.get(running.name) is not running:
+            raise OutcomeUnknown(
+                "the process that held the command died; it was ended with it",
+                remedy="look at what the command has done before you run it again",
+            )
+
+    async def _tell(self, running: Running, streams: Streams, sent: dict[str, int]) -> bool:
+        """Send what is new. False: nobody listens any more."""
+        for name, inner in _NAMES.items():
+            while sent[name] < running.total(inner):
+                offset, data = running.read(inner, sent[name], PIECE)
+                if not data:
+                    break
+                try:
+                    await streams.send(name, offset, data)
+                except ConnectionError:
+                    return False
+                sent[name] = offset + len(data)
+        return True
+
+    async def _feed(self, running: Running, streams: Streams) -> None:
+        offset = 0
+        while not running.done:
+            try:
+                data = await streams.receive()
+            except ConnectionError:  # the rest may come with a new link
+                return
+            keep: Keep = await self._keep()
+            await self._give(keep, running, offset, data, last=not data)
+            offset += len(data)
+            if not data:
+                return
+
+    @staticmethod
+    async def _give(keep: Keep, running: Running, offset: int, data: bytes, *, last: bool) -> None:
+        """Input; a command that does not read it is no error."""
+        with contextlib.suppress(OutcomeUnknown):
+            for at in range(0, max(len(data), 1), PIECE):
+                part = data[at : at + PIECE]
+                end = last and at + PIECE >= len(data)
+                try:
+                    await keep.give(running, offset + at, part, last=end)
+                except UsageError:
+                    return
+
+
+def _meta(running: Running) -> Mapping[str, Any]:
+    found = running.state.get("meta")
+    return found if isinstance(found, Mapping) else {}
+
+
+def info(running: Running) -> JobInfo:
+    """A job as others see it."""
+    meta = _meta(running)
+    return JobInfo(
+        job=meta.get("key", ""),
+        state="done" if running.done else "running",
+        command=meta.get("command", ""),
+        started_ms=meta.get("started_ms", 0),
+        pid=int(running.state.get("pid", 0)),
+        stdout_bytes=running.total("out"),
+        stderr_bytes=running.total("err"),
+        result=to_json(result(running)) if running.done else {},
+    )
+
+
+def piece(running: Running, stream: str, offset: int, length: int) -> Range:
+    """A piece of kept output; ``offset`` below 0 counts from the end."""
+    total = running.total(stream)
+    start = max(0, total + offset) if offset < 0 else offset
+    at, data = running.read(stream, start, min(length, INLINE_LIMIT))
+    return Range(data=data, offset=at, total=total, running=not running.done)
+
+
+def result(
+    running: Running, head: int = 0, tail: int = 0, streamed: Mapping[str, bool] | None = None
+) -> ExecResult:
+    """What came of a command that has ended."""
+    state = running.state
+    code, number = state.get("exit_code"), state.get("signal")
+    why = state.get("ended_by") or ("exit" if number is None else "signal")
+    status = {"timeout": "timeout", "cancel": "cancelled", "revoked": "cancelled"}.get(why)
+    if why == "shutdown":
+        status = "cancelled"
+    if status is None:
+        status = "ok" if code == 0 else "error"
+    lost = int(state.get("lost", 0))
+    note = f"{lost} bytes of output could not be kept: {state.get('error')}" if lost else ""
+    sides = streamed or {}
+    return ExecResult(
+        status=status,
+        exit_code=code,
+        signal=number,
+        stdout=_output(running, "out", head, tail, streamed=sides.get("stdout", False)),
+        stderr=_output(running, "err", head, tail, streamed=sides.get("stderr", False)),
+        duration_ms=int(state.get("duration_ms", 0)),
+        ended_by=why,
+        still_holding=bool(state.get("still_holding")),
+        killed=int(state.get("left_behind", 0)),
+        note=note,
+    )
+
+
+def _output(running: Running, name: str, head: int, tail: int, *, streamed: bool) -> Output:
+    total = running.total(name)
+    spill = f"{running.name}.{name}" if total else ""
+    if streamed:
+        return Output(bytes_total=total, spill=spill, streamed=True)
+    if total <= head + tail:
+        whole = _read_all(running, name, 0, total)
+        return Output(bytes_total=total, head=whole, spill=spill)
+    first = _read_all(running, name, 0, head)
+    last = _read_all(running, name, total - tail, tail)
+    return Output(total, between_signs(first, end=True), between_signs(last, end=False), spill)
+
+
+def _read_all(running: Running, name: str, offset: int, count: int) -> bytes:
+    parts = []
+    while count > 0:
+        at, data = running.read(name, offset, count)
+        if not data or at != offset:
+            break
+        parts.append(data)
+        offset, count = offset + len(data), count - len(data)
+    return b"".join(parts)
+
+
+def between_signs(data: bytes, *, end: bool) -> bytes:
+    """Cut so that no UTF-8 character is parted; what is no UTF-8 stays as it is."""
+    if end:
+        for back in range(1, min(4, len(data)) + 1):
+            lead = data[-back]
+            if lead & 0xC0 == 0x80:
+                continue
+            need = 2 if lead >> 5 == 6 else 3 if lead >> 4 == 14 else 4 if lead >> 3 == 30 else 1
+            return data[:-back] if need > back else data
+        return data
+    for at in range(min(4, len(data))):
+        if data[at] & 0xC0 != 0x80:
+            return data[at:]
+    return data
+
+
+def shell() -> str:
+    """The shell that command lines are for."""
+    return "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+
+
+def shown(call: Exec) -> str:
+    """The command for people, shortened."""
+    import shlex
+
+    text = call.command or shlex.join(call.argv)
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def _user(name: str, env: dict[str, str]) -> tuple[int, int, list[int]]:
+    """The ids of the user to become, whose variables take the place of ours."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError as error:
+        raise BadRequest(
+            f"the policy's run_as names '{name}', who is no user here", field="run_as"
+        ) from error
+    if os.geteuid() not in {0, entry.pw_uid}:
+        raise BadRequest("only a node that runs as root can change users", field="run_as")
+    env |= {"HOME": entry.pw_dir, "USER": name, "LOGNAME": name}
+    return entry.pw_uid, entry.pw_gid, os.getgrouplist(name, entry.pw_gid)
