@@ -153,9 +153,7 @@ _BEFORE = {
 }
 
 _KEY_START = "-----BEGIN "
-_KEY_HEAD = re.compile(
-    r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----|-----BEGIN PRIVATE KEY-----"
-)
+_KEY_HEAD = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 KEY_END = re.compile(r"-----END [A-Z0-9 ]{1,60}-----")
 # The lines of a key without its end: base64, whatever separates the lines.
 _KEY_LINES = re.compile(
