@@ -24,6 +24,7 @@ STDLIB_ONLY = (
     "redaction/",
     "workspace/",
     "sessions/",
+    "plugins/hermes_handoff/",
     "process/shim.py",
     "process/journal.py",
     "nodes/node/keeper.py",

@@ -1,0 +1,1 @@
+"""Complete plugins for other programs. Each runs inside its host's own interpreter."""

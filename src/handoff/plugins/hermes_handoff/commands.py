@@ -1,0 +1,228 @@
+"""What a person types: ``hermes handoff-open`` and its kin, and ``/hh`` in a chat.
+
+These are for people. A model has no terminal of its own, and where its tools start programs
+they carry its session's mark, by which these refuse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from handoff.errors import HandoffError
+
+from .runtime import Runtime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handoff.sessions.opening import Outcome
+
+__all__ = ["COMMANDS", "HELP", "Commands"]
+
+#: what /hh answers. /handoff is the host's own: it moves this very session to another place
+HELP = """\
+Hand this session over to a new one:
+1. Say: "Hand this session over" (skill hermes-handoff:handoff). It gathers evidence, stores a
+   record, and prepares one opening. This session stays as it is.
+2. Run the command that it shows, in another terminal, with the same HERMES_HOME:
+   hermes --profile P handoff-open REF --workspace DIR --attempt-id ID
+   It opens one new session, which reads the record, says what has changed, and waits for you.
+3. hermes --profile P handoff-status ID     how far it has come
+   hermes --profile P handoff-recover ID    what to do if it was cut off
+   hermes --profile P handoff-confirm ID    that you have seen the new session go on
+   hermes --profile P handoff-abandon ID --reason WHY"""
+
+
+class Commands:
+    """The handlers, by the name of their command."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def slash(self, _text: str = "", **_: Any) -> str:
+        """``/hh``: how it is done."""
+        return HELP
+
+    def open(self, args: argparse.Namespace) -> int:
+        """``handoff-open``: open a prepared attempt here, once."""
+        from handoff.sessions.opening import Outcome, Request, exit_code
+
+        try:
+            service = self._runtime.service({"workspace": args.workspace})
+            request = Request(
+                ref=args.ref,
+                attempt_id=args.attempt_id,
+                workspace=args.workspace,
+                profile=service.profile.name,
+                model=args.model or "",
+                provider=args.provider or "",
+                yes=args.yes,
+            )
+            outcome = service.open(request, agree=_agree)
+        except HandoffError as error:
+            outcome = Outcome(exit_code(error), error=error.to_json())
+        if args.json:
+            print(json.dumps(outcome.to_json()), file=sys.stderr)
+        else:
+            _tell(outcome)
+        return outcome.exit
+
+    def status(self, args: argparse.Namespace) -> int:
+        """``handoff-status``: how far an attempt has come."""
+        return self._call("opening_status", {"attempt_id": args.attempt}, args)
+
+    def confirm(self, args: argparse.Namespace) -> int:
+        """``handoff-confirm``: a person has seen the new session."""
+        return self._call("confirm", {"attempt_id": args.attempt}, args)
+
+    def abandon(self, args: argparse.Namespace) -> int:
+        """``handoff-abandon``: a person gives an attempt up."""
+        given = {"attempt_id": args.attempt, "reason": args.reason}
+        if args.owner_is_gone:
+            given["owner_is_gone"] = True
+        return self._call("abandon", given, args)
+
+    def recover(self, args: argparse.Namespace) -> int:
+        """``handoff-recover``: what is known of an attempt that was cut off, and the choices."""
+        if args.adopt:
+            return self._call("adopt", {"attempt_id": args.attempt, "session": args.adopt}, args)
+        return self._call("recover", {"attempt_id": args.attempt}, args)
+
+    def _call(self, action: str, given: Mapping[str, Any], args: argparse.Namespace) -> int:
+        from handoff.sessions.service import Caller, reply
+
+        try:
+            answer = reply(self._runtime.service(given), action, given, Caller("cli", person=True))
+        except HandoffError as error:
+            answer = {"ok": False, **error.to_json(), "message": str(error)}
+        if args.json:
+            print(json.dumps(answer))
+        elif answer["ok"]:
+            print("\n".join(_lines(answer)))
+        else:
+            _refusal(answer)
+        return 0 if answer["ok"] else _code_of(answer)
+
+
+def _code_of(answer: Mapping[str, Any]) -> int:
+    """The exit code of a refusal, as the opener's."""
+    from handoff.errors import all_errors
+    from handoff.sessions.opening import exit_code
+
+    cls = all_errors().get(str(answer.get("code")))
+    return exit_code(cls()) if cls else 1
+
+
+def _agree(lines: list[str]) -> bool:
+    print("\n".join(lines))
+    try:
+        return input("Open it? [y/N] ").strip().lower() in {"y", "yes"}
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return False
+
+
+def _tell(outcome: Outcome) -> None:
+    """What is known after an opening, for a person."""
+    if outcome.error:
+        _refusal(outcome.error)
+    if not outcome.error and outcome.child is None:
+        print("Nothing was opened.")
+    if outcome.child is not None:
+        code, number = outcome.child["code"], outcome.child["signal"]
+        how = f"exit code {code}" if number is None else f"signal {number}"
+        print(
+            f"The new session's program has ended ({how}). That is no proof that the work went on."
+        )
+    if outcome.status.get("state"):
+        print("\n".join(_lines(outcome.status)))
+
+
+def _refusal(error: Mapping[str, Any]) -> None:
+    message = error.get("message") or error.get("error") or ""
+    print(f"handoff: {message} ({error.get('code')})", file=sys.stderr)
+    details = error.get("details")
+    for found in details.get("findings", []) if isinstance(details, Mapping) else []:
+        print(f"  {found['severity']}: {found['code']}: {found['message']}", file=sys.stderr)
+    if error.get("remedy"):
+        print(f"  {error['remedy']}", file=sys.stderr)
+
+
+#: facts that an attempt has come to, in their order
+_FACTS = ("requested", "session_identified", "handoff_read", "acknowledged", "user_confirmed")
+
+
+def _lines(answer: Mapping[str, Any]) -> list[str]:
+    """An attempt's status, or all that recovery shows, as lines."""
+    if answer.get("action") == "recover":
+        return _recovery(answer)
+    reached = [name for name in _FACTS if answer.get(name)]
+    destination = answer.get("destination") or {}
+    lines = [
+        f"attempt   {answer.get('attempt_id')}",
+        f"record    {answer.get('ref')}",
+        f"state     {answer.get('state')} ({answer.get('certainty')})",
+        f"reached   {', '.join(reached) or 'nothing'}",
+    ]
+    if destination.get("session_id"):
+        lines.append(f"session   {destination['session_id']}")
+    lines.append(f"next      {', '.join(answer.get('allowed_next') or []) or 'nothing'}")
+    lines.append(str(answer.get("explain") or ""))
+    return lines
+
+
+def _recovery(answer: Mapping[str, Any]) -> list[str]:
+    lines = _lines({**answer["status"], "action": "opening_status"})
+    lines += ["events"]
+    lines += [f"  {one['seq']:>4} {one['kind']} by {one['actor']}" for one in answer["events"]]
+    lines += ["sessions that it may have made" if answer["candidates"] else "no session found"]
+    for one in answer["candidates"]:
+        shown = f"{one['messages']} messages, {one.get('title') or 'no title'}"
+        lines.append(f"  {one['session_id']}  {shown}")
+    lines += ["choices", *(f"  {one}" for one in answer["choices"])]
+    if answer.get("mend_terminal"):
+        lines.append(f"if a terminal was left spoilt: {answer['mend_terminal']}")
+    return lines
+
+
+def _open_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ref", metavar="REF", help="the record, handoff://…/…")
+    parser.add_argument("--workspace", required=True, metavar="DIR", help="absolute path")
+    parser.add_argument("--attempt-id", required=True, metavar="ID", help="as it was prepared")
+    parser.add_argument("--model", metavar="M", help="as it was prepared; only with --provider")
+    parser.add_argument("--provider", metavar="P", help="as it was prepared; only with --model")
+    parser.add_argument("--yes", action="store_true", help="don't ask")
+    parser.add_argument("--json", action="store_true", help="the outcome as JSON, on stderr")
+
+
+def _attempt_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("attempt", metavar="ID", help="the attempt's id")
+    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def _abandon_arguments(parser: argparse.ArgumentParser) -> None:
+    _attempt_arguments(parser)
+    parser.add_argument("--reason", required=True, metavar="WHY")
+    parser.add_argument(
+        "--owner-is-gone",
+        action="store_true",
+        help="your word that its opener, on another machine, has ended",
+    )
+
+
+def _recover_arguments(parser: argparse.ArgumentParser) -> None:
+    _attempt_arguments(parser)
+    parser.add_argument("--adopt", metavar="SESSION", help="the session that it has made")
+
+
+#: command -> what it does, its arguments, the method of :class:`Commands`
+COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = {
+    "handoff-open": ("Open a prepared handoff in this terminal, once", _open_arguments, "open"),
+    "handoff-status": ("How far an opening has come", _attempt_arguments, "status"),
+    "handoff-confirm": ("Confirm the new session", _attempt_arguments, "confirm"),
+    "handoff-abandon": ("Give an opening up", _abandon_arguments, "abandon"),
+    "handoff-recover": ("Look into an opening that was cut off", _recover_arguments, "recover"),
+}
