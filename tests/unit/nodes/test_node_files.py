@@ -184,8 +184,8 @@ def test_if_match_holds_until_the_last_moment(policy: Policy, root: pathlib.Path
     with pytest.raises(FileChanged):
         write(policy, root / "f", b"x", if_match=seen)
     with pytest.raises(FileChanged):
-        write(policy, root / "f", b"x", if_match="absent")
-    write(policy, root / "g", b"x", if_match="absent")
+        write(policy, root / "f", b"x", if_match="-")
+    write(policy, root / "g", b"x", if_match="-")
     assert (root / "g").read_text() == "x"
 
 

@@ -37,6 +37,9 @@ CREATE TABLE asks (
   id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, shown TEXT NOT NULL, at_ms INTEGER NOT NULL,
   verdict TEXT CHECK (verdict IN ('allow', 'deny')), used_ms INTEGER
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE uploads (
+  name TEXT PRIMARY KEY, path BLOB NOT NULL, at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 PRAGMA user_version = 1;
 """
 
@@ -180,6 +183,34 @@ class CallsJournal:
                 "UPDATE asks SET verdict=? WHERE id=? AND verdict IS NULL", (verdict, ask_id)
             )
             return done.rowcount == 1
+
+    def uploading(self, name: str, path: str, now_ms: int) -> None:
+        """An upload began, or goes on."""
+        with self._lock, self._typed():
+            self._db.execute(
+                "INSERT INTO uploads (name, path, at_ms) VALUES (?,?,?)"
+                " ON CONFLICT (name) DO UPDATE SET path=excluded.path",
+                (name, os.fsencode(path), now_ms),
+            )
+
+    def upload(self, name: str) -> str | None:
+        """Where an upload that is not over goes to."""
+        with self._lock, self._typed():
+            row = self._db.execute("SELECT path FROM uploads WHERE name=?", (name,)).fetchone()
+        return None if row is None else os.fsdecode(row[0])
+
+    def uploaded(self, name: str) -> None:
+        """It is over."""
+        with self._lock, self._typed():
+            self._db.execute("DELETE FROM uploads WHERE name=?", (name,))
+
+    def uploads(self, before_ms: int) -> list[tuple[str, str]]:
+        """Name and path of those that began before then."""
+        with self._lock, self._typed():
+            rows = self._db.execute(
+                "SELECT name, path FROM uploads WHERE at_ms < ? ORDER BY at_ms", (before_ms,)
+            ).fetchall()
+        return [(row[0], os.fsdecode(row[1])) for row in rows]
 
     def close(self) -> None:
         """Let go of the file."""

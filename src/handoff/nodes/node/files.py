@@ -41,7 +41,8 @@ MAX_NAMES = 200_000
 class Entry(NamedTuple):
     """One name. ``type``: see :func:`handoff.nodes.node.paths.kind`. ``size`` in bytes;
     ``mode``: permission bits; ``mtime_ns``: since 1970. ``target``: where a link points, ""
-    otherwise. ``name`` may hold bytes that are no UTF-8, as Python's surrogate escapes."""
+    otherwise. ``name`` may hold bytes that are no UTF-8, as Python's surrogate escapes.
+    ``etag``: another one as soon as content, bits or times are changed by anybody."""
 
     name: str
     type: str
@@ -49,6 +50,9 @@ class Entry(NamedTuple):
     mode: int
     mtime_ns: int
     target: str = ""
+    uid: int = -1
+    gid: int = -1
+    etag: str = ""
 
 
 class Listing(NamedTuple):
@@ -231,7 +235,7 @@ class Files:
 
     def delete(self, path: str, *, tree: bool = False, if_match: str = "") -> int:
         """Delete a file, link or empty folder; with ``tree`` everything below it as well,
-        following no link. if_match: the SHA-256 that the file must have.
+        following no link. if_match: see :func:`require_match`.
 
         Returns how many names are gone.
 
@@ -328,7 +332,16 @@ def entry(name: str, found: os.stat_result, target: str = "") -> Entry:
         stat.S_IMODE(found.st_mode),
         found.st_mtime_ns,
         target,
+        found.st_uid,
+        found.st_gid,
+        etag(found),
     )
+
+
+def etag(found: os.stat_result) -> str:
+    """What names a file as it is now, without reading it."""
+    times = f"{found.st_mtime_ns:x}-{found.st_ctime_ns:x}"
+    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_size:x}-{times}"
 
 
 def look(fd: int, name: str) -> Entry:
@@ -381,25 +394,31 @@ def rename_new(fd: int, name: str, other: int, new: str, shown: str) -> None:
     os.unlink(name, dir_fd=fd)
 
 
-def require_match(fd: int, name: str, sha256: str, shown: str) -> None:
-    """Raise FileChanged unless the file has that digest; ``absent`` stands for no file."""
+def require_match(fd: int, name: str, wanted: str, shown: str) -> None:
+    """Raise FileChanged unless the file is the one that the caller means.
+
+    wanted: its etag, its SHA-256, ``*`` for any file, ``-`` for none.
+    """
     try:
         opened = paths.open_regular(fd, name, os.O_RDONLY, shown)
     except FileNotFoundError:
-        if sha256 == "absent":
+        if wanted == "-":
             return
         raise FileChanged(f"{shown} does not exist", remedy="look again", path=shown) from None
     try:
-        found = Reading(opened, entry(name, os.fstat(opened)), shown).sha256()
+        found = entry(name, os.fstat(opened))
+        if wanted in {"*", found.etag}:
+            return
+        if len(wanted) == 64 and Reading(opened, found, shown).sha256() == wanted:
+            return
     finally:
         os.close(opened)
-    if found != sha256:
-        raise FileChanged(
-            f"{shown} is not the file that was seen",
-            remedy="read it again, and write with the new if_match",
-            path=shown,
-            sha256=found,
-        )
+    raise FileChanged(
+        f"{shown} is not the file that was seen" if wanted != "-" else f"{shown} exists",
+        remedy="read it again, and write with the new if_match",
+        path=shown,
+        etag=found.etag,
+    )
 
 
 def _delete_tree(fd: int, name: str) -> int:

@@ -32,8 +32,8 @@ _KEY = re.compile(r"[A-Za-z0-9._-]{8,64}\Z")
 
 class Order(NamedTuple):
     """What is to be written. ``key``: of the call. ``mode``: one of :data:`MODES`.
-    ``if_match``: the SHA-256 that the file must have until the last moment, ``absent`` for
-    none, "" for whatever is there. ``perm``: permission bits of the result; None keeps those
+    ``if_match``: what must stand there until the last moment
+    (:func:`handoff.nodes.node.files.require_match`), "" for whatever does. ``perm``: permission bits of the result; None keeps those
     of the file it replaces. ``size`` and ``sha256``: what the caller means to send, checked
     at the end if given."""
 

@@ -1,0 +1,527 @@
+"""A brain's calls about files, carried out on this machine's."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import grp
+import hashlib
+import os
+import pwd
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from handoff.clock import Clock
+from handoff.errors import (
+    BadRequest,
+    FileChanged,
+    FileInTheWay,
+    FileMissing,
+    FileTooLarge,
+    HandoffError,
+)
+from handoff.nodes.node import paths
+from handoff.nodes.node.calls_journal import CallsJournal
+from handoff.nodes.node.files import PIECE, Entry, Files, Reading
+from handoff.nodes.node.policy import Policy
+from handoff.nodes.node.streams import Streams
+from handoff.nodes.node.writing import Order, Writing, forget
+from handoff.wire.node.calls import (
+    INLINE_LIMIT,
+    Delete,
+    Done,
+    Edit,
+    FileInfo,
+    Glob,
+    Grep,
+    Hash,
+    Hashes,
+    List,
+    Listing,
+    Match,
+    Matches,
+    Mkdir,
+    Move,
+    Read,
+    ReadResult,
+    SetMeta,
+    Stat,
+    TransferInfo,
+    TransferStat,
+    Write,
+    WriteResult,
+)
+
+__all__ = ["FileCalls"]
+
+#: bytes of a file that an edit takes into memory
+EDIT_LIMIT = 64 << 20
+#: bytes of a line that grep shows, and of a file that it looks into
+LINE_LIMIT = 4096
+GREP_LIMIT = 64 << 20
+#: names that one walk visits
+WALK_LIMIT = 500_000
+
+
+class FileCalls:
+    """The file calls of a node. Each raises as :class:`~handoff.nodes.node.files.Files`."""
+
+    def __init__(
+        self, policy: Callable[[], Policy], home: str, journal: CallsJournal, clock: Clock
+    ) -> None:
+        self._policy = policy
+        self._home = home
+        self._files = Files(policy, home)
+        self._journal = journal
+        self._clock = clock
+        self._open: dict[str, Writing] = {}
+
+    def stat(self, call: Stat) -> FileInfo:
+        """What a path is."""
+        found = self._files.stat(call.path, follow=call.follow)
+        digest = ""
+        if call.hash and found.type == "file":
+            digest = self._files.sha256(call.path)
+        return info(found, call.path, digest)
+
+    def list(self, call: List) -> Listing:
+        """The names in a folder."""
+        page = self._files.listing(call.path, call.limit or 1, call.after)
+        entries = [info(one, one.name) for one in page.entries]
+        entries += [FileInfo(path=name, kind="unknown", error=why) for name, why in page.unreadable]
+        return Listing(tuple(entries), page.next)
+
+    def glob(self, call: Glob) -> Listing:
+        """Names below a folder that fit a pattern."""
+        found: list[FileInfo] = []
+        for relative, entry in self._walk(call.path, call.pattern):
+            if len(found) >= max(1, call.limit):
+                return Listing(tuple(found), found[-1].path)
+            found.append(info(entry, relative))
+        return Listing(tuple(found))
+
+    def grep(self, call: Grep) -> Matches:
+        """Lines below a folder that fit an expression."""
+        flags = re.IGNORECASE if call.ignore_case else 0
+        text = os.fsencode(call.pattern)
+        try:
+            wanted = re.compile(re.escape(text) if call.fixed else text, flags)
+        except re.error as error:
+            raise BadRequest(f"'pattern' is no expression: {error}", field="pattern") from error
+        matches: list[Match] = []
+        skipped = 0
+        for relative, entry in self._walk(call.path, call.files, single=True):
+            if entry.type != "file":
+                continue
+            if entry.size > GREP_LIMIT:
+                skipped += 1
+                continue
+            try:
+                path = os.path.join(call.path, relative) if relative else call.path
+                data, _ = self._files.read(path, 0, GREP_LIMIT)
+            except HandoffError:
+                skipped += 1
+                continue
+            if b"\0" in data[:8192]:
+                skipped += 1
+                continue
+            for number, line in enumerate(data.split(b"\n"), 1):
+                if wanted.search(line):
+                    if len(matches) >= max(1, call.limit):
+                        return Matches(tuple(matches), more=True, skipped=skipped)
+                    shown = line.removesuffix(b"\r")[:LINE_LIMIT]
+                    matches.append(Match(relative or call.path, number, shown))
+        return Matches(tuple(matches), skipped=skipped)
+
+    async def read(self, call: Read, streams: Streams) -> ReadResult:
+        """A file, or a range of it: in the answer, or as a stream.
+
+        Raises:
+            FileTooLarge: more than an answer holds, without a stream.
+            FileChanged: it has not the etag that it must have, or was written to meanwhile.
+        """
+        with self._files.reading(call.path) as file:
+            if call.if_match and call.if_match not in {"*", file.entry.etag}:
+                raise _changed(call.path, file.entry)
+            rest = max(0, file.entry.size - call.offset)
+            length = rest if call.length < 0 else call.length
+            if not call.stream:
+                return self._piece(call, file, length)
+            found = hashlib.sha256()
+            look = _Look()
+            at = call.offset
+            # a file of /proc and the like has no size: it is read to its end
+            end = None if call.length < 0 else call.offset + length
+            while end is None or at < end:
+                data = file.piece(at, PIECE if end is None else end - at)
+                if not data:
+                    break
+                found.update(data)
+                look.feed(data)
+                await streams.send("data", at, data)
+                at += len(data)
+            if call.length < 0 and file.changed():
+                raise _changed(call.path, file.entry)
+            return look.result(call.offset, at, file.entry, found.hexdigest())
+
+    async def write(self, key: str, call: Write, streams: Streams) -> WriteResult:
+        """Write a file, whole or not at all; an upload that is cut can be gone on with."""
+        if call.parents:
+            above = os.path.dirname(paths.locate(call.path, self._home).real)
+            if not os.path.isdir(above):
+                self._files.make_folder(above, parents=True)
+        name = call.transfer or key
+        writing = self._writing(name, call)
+        if not call.stream:
+            if writing.have:  # this call's own, from before a crash
+                writing.abort()
+                writing = self._writing(name, call)
+            writing.feed(call.data)
+            return self._end(name, writing)
+        if call.offset != writing.have:
+            have, digest = writing.have, writing.sha256
+            writing.pause()
+            raise BadRequest(
+                f"the upload stands at {have} bytes, not at {call.offset}",
+                field="offset",
+                received=have,
+                sha256=digest,
+            )
+        self._open[name] = writing
+        self._journal.uploading(name, call.path, self._clock.now_ms())
+        try:
+            while data := await streams.receive():
+                writing.feed(data)
+        except ConnectionError:
+            if call.transfer and call.mode != "append":
+                writing.pause()
+            else:
+                writing.abort()
+            raise
+        except BaseException:
+            writing.abort()
+            raise
+        finally:
+            self._open.pop(name, None)
+        return self._end(name, writing)
+
+    def transfer(self, call: TransferStat) -> TransferInfo:
+        """How far an upload came.
+
+        Raises:
+            FileMissing: nothing of it is here.
+        """
+        running = self._open.get(call.transfer)
+        if running is not None:
+            return TransferInfo(call.transfer, running.have, running.sha256)
+        path = self._journal.upload(call.transfer)
+        if path is None:
+            raise FileMissing("nothing of that upload is here", remedy="send it from its start")
+        writing = Writing(Order(_part_key(call.transfer), path), self._policy(), self._home)
+        have, digest = writing.have, writing.sha256
+        writing.pause()
+        return TransferInfo(call.transfer, have, digest)
+
+    def edit(self, key: str, call: Edit) -> WriteResult:
+        """Replace a text of a file by another, byte for byte.
+
+        Raises:
+            BadRequest: it does not occur, or not that often.
+            FileTooLarge: too large to be taken into memory.
+        """
+        with self._files.reading(call.path) as file:
+            if call.if_match and call.if_match not in {"*", file.entry.etag}:
+                raise _changed(call.path, file.entry)
+            if file.entry.size > EDIT_LIMIT:
+                raise FileTooLarge(
+                    f"{call.path} has {file.entry.size} bytes, an edit takes {EDIT_LIMIT}",
+                    remedy="run a program on the node that edits it",
+                )
+            data = b"".join(_pieces(file))
+            tag = file.entry.etag
+        times = data.count(call.old)
+        if times == 0 or (call.count >= 0 and times != call.count):
+            raise BadRequest(
+                f"the text occurs {times} times in {call.path}, not {call.count}",
+                field="old",
+                occurs=times,
+            )
+        order = Order(_part_key(key), call.path, if_match=tag)
+        writing = Writing(order, self._policy(), self._home)
+        if writing.have:
+            writing.abort()
+            writing = Writing(order, self._policy(), self._home)
+        writing.feed(data.replace(call.old, call.new))
+        return self._end(key, writing, replaced=times)
+
+    def make(self, call: Mkdir) -> Done:
+        """Make a folder."""
+        mode = 0o777 if call.permissions < 0 else call.permissions
+        try:
+            changed = self._files.make_folder(call.path, mode, parents=call.parents)
+        except FileInTheWay:
+            if self._files.stat(call.path).type != "dir":
+                raise
+            changed = False
+        if changed and call.permissions >= 0:
+            self._files.change(call.path, mode=mode)
+        return Done(changed=changed)
+
+    def move(self, call: Move) -> Done:
+        """Rename."""
+        self._files.move(call.path, call.to, overwrite=call.overwrite)
+        return Done()
+
+    def delete(self, call: Delete) -> Done:
+        """Remove."""
+        try:
+            count = self._files.delete(call.path, tree=call.recursive, if_match=call.if_match)
+        except FileMissing:
+            if not call.missing_ok:
+                raise
+            return Done(changed=False)
+        return Done(count=count)
+
+    def set_meta(self, call: SetMeta) -> Done:
+        """Set bits and times."""
+        self._files.change(
+            call.path,
+            None if call.permissions < 0 else call.permissions,
+            None if call.mtime_ns < 0 else call.mtime_ns,
+        )
+        return Done()
+
+    def hash(self, call: Hash) -> Hashes:
+        """Digests of a file."""
+        whole, blocks = hashlib.sha256(), bytearray()
+        with self._files.reading(call.path) as file:
+            block, left = hashlib.sha256(), call.block_bytes
+            at = 0
+            while data := file.piece(at, min(PIECE, left) if left else PIECE):
+                whole.update(data)
+                at += len(data)
+                if call.block_bytes:
+                    block.update(data)
+                    left -= len(data)
+                    if not left:
+                        blocks += block.digest()[:16]
+                        block, left = hashlib.sha256(), call.block_bytes
+            if call.block_bytes and left < call.block_bytes:
+                blocks += block.digest()[:16]
+            return Hashes(whole.hexdigest(), at, call.block_bytes, bytes(blocks), file.entry.etag)
+
+    def clean(self, before_ms: int) -> int:
+        """Remove what is left of uploads that were begun before then. Returns how many."""
+        count = 0
+        for name, path in self._journal.uploads(before_ms):
+            if name not in self._open:
+                with contextlib.suppress(HandoffError):
+                    count += forget(path, _part_key(name), self._home)
+                self._journal.uploaded(name)
+        return count
+
+    def _piece(self, call: Read, file: Reading, length: int) -> ReadResult:
+        if length > INLINE_LIMIT:
+            raise FileTooLarge(
+                f"{call.path}: {length} bytes, an answer holds {INLINE_LIMIT}",
+                remedy="read a range of it, or as a stream",
+                size=file.entry.size,
+            )
+        parts, at, left = [], call.offset, length if file.entry.size else INLINE_LIMIT
+        while left and (data := file.piece(at, left)):
+            parts.append(data)
+            at, left = at + len(data), left - len(data)
+        whole = b"".join(parts)
+        look = _Look()
+        look.feed(whole)
+        made = look.result(call.offset, at, file.entry, hashlib.sha256(whole).hexdigest())
+        return replace(made, data=whole)
+
+    def _writing(self, name: str, call: Write) -> Writing:
+        order = Order(
+            key=_part_key(name),
+            path=call.path,
+            mode=call.mode,
+            if_match=call.if_match,
+            perm=None if call.permissions < 0 else call.permissions,
+            mtime_ns=None if call.mtime_ns < 0 else call.mtime_ns,
+            size=None if call.size < 0 else call.size,
+            sha256=call.sha256,
+        )
+        return Writing(order, self._policy(), self._home)
+
+    def _end(self, name: str, writing: Writing, replaced: int = 0) -> WriteResult:
+        made = writing.commit()
+        self._journal.uploaded(name)
+        return WriteResult(
+            bytes_written=made.bytes,
+            size=made.file.size,
+            etag=made.file.etag,
+            sha256=made.sha256,
+            created=made.created,
+            replaced=replaced,
+        )
+
+    def _walk(self, top: str, pattern: str, *, single: bool = False) -> Iterator[tuple[str, Entry]]:
+        """Names below a folder that fit, in order; links are not followed.
+
+        single: a file as the top is itself, under the name "".
+        """
+        start = self._files.stat(top)
+        if single and start.type == "file":
+            yield "", start
+            return
+        exact = re.compile(_whole(pattern))
+        left = [""]
+        visited = 0
+        while left:
+            relative = left.pop()
+            try:
+                page = self._files.listing(os.path.join(top, relative), WALK_LIMIT)
+            except HandoffError:
+                if not relative:
+                    raise
+                continue
+            below = []
+            for one in page.entries:
+                visited += 1
+                if visited > WALK_LIMIT:
+                    return
+                path = f"{relative}/{one.name}" if relative else one.name
+                if exact.fullmatch(path):
+                    yield path, one
+                if one.type == "dir":
+                    below.append(path)
+            left += reversed(below)
+
+
+def _whole(pattern: str) -> str:
+    """A glob over relative paths as an expression: ``**`` crosses folders."""
+    out: list[str] = []
+    names = pattern.strip("/").split("/")
+    for number, name in enumerate(names):
+        last = number == len(names) - 1
+        if name == "**":
+            out.append(".*" if last else "(?:[^/]+/)*")
+        else:
+            inner = fnmatch.translate(name).removeprefix("(?s:").removesuffix(r")\Z")
+            out.append(inner.replace(".*", "[^/]*") + ("" if last else "/"))
+    return "(?s:" + "".join(out) + ")"
+
+
+class _Look:
+    """What the bytes of a text are like, piece by piece."""
+
+    def __init__(self) -> None:
+        self._first = b""
+        self._lf = self._crlf = self._cr = 0
+        self._last = b""
+        self._utf8 = True
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        if len(self._first) < 4:
+            self._first += data[: 4 - len(self._first)]
+        joined = self._last + data
+        self._crlf += joined.count(b"\r\n")
+        self._lf += data.count(b"\n")
+        self._cr += data.count(b"\r")
+        self._last = data[-1:]
+        if self._utf8:
+            text = self._rest + data
+            try:
+                text.decode("utf-8")
+                self._rest = b""
+            except UnicodeDecodeError as error:
+                # a character may be parted between two pieces
+                if error.reason == "unexpected end of data" and len(text) - error.start < 4:
+                    self._rest = text[error.start :]
+                else:
+                    self._utf8 = False
+
+    def result(self, offset: int, end: int, entry: Entry, digest: str) -> ReadResult:
+        kinds = {
+            "crlf": self._crlf,
+            "lf": self._lf - self._crlf,
+            "cr": self._cr - self._crlf,
+        }
+        there = [name for name, count in kinds.items() if count > 0]
+        return ReadResult(
+            offset=offset,
+            size=max(entry.size, end),
+            eof=end >= entry.size,
+            etag=entry.etag,
+            permissions=entry.mode,
+            mtime_ns=entry.mtime_ns,
+            lines=sum(kinds.values()),
+            newline="" if not there else there[0] if len(there) == 1 else "mixed",
+            bom=_bom(self._first) if offset == 0 else "",
+            utf8=self._utf8 and not self._rest,
+            sha256=digest,
+        )
+
+
+def _bom(first: bytes) -> str:
+    for mark, name in (
+        (b"\xff\xfe\x00\x00", "utf-32-le"),
+        (b"\x00\x00\xfe\xff", "utf-32-be"),
+        (b"\xef\xbb\xbf", "utf-8"),
+        (b"\xff\xfe", "utf-16-le"),
+        (b"\xfe\xff", "utf-16-be"),
+    ):
+        if first.startswith(mark):
+            return name
+    return ""
+
+
+def _pieces(file: Reading) -> Iterator[bytes]:
+    at = 0
+    while data := file.piece(at, PIECE):
+        yield data
+        at += len(data)
+
+
+def _changed(path: str, entry: Entry) -> FileChanged:
+    return FileChanged(
+        f"{path} is not the file that was seen", remedy="read it again", path=path, etag=entry.etag
+    )
+
+
+def _part_key(name: str) -> str:
+    """A call's key or an upload's name as a part of a file's name."""
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+def info(entry: Entry, path: str, digest: str = "") -> FileInfo:
+    """One name, as a brain sees it."""
+    kinds = {"pipe": "fifo", "device": "unknown"}
+    return FileInfo(
+        path=path,
+        kind=kinds.get(entry.type, entry.type),
+        size=entry.size,
+        permissions=entry.mode,
+        mtime_ns=entry.mtime_ns,
+        uid=entry.uid,
+        gid=entry.gid,
+        owner=_user(entry.uid),
+        group=_group(entry.gid),
+        target=entry.target,
+        etag=entry.etag,
+        sha256=digest,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _user(uid: int) -> str:
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def _group(gid: int) -> str:
+    with contextlib.suppress(KeyError):
+        return grp.getgrgid(gid).gr_name
+    return ""
