@@ -52,7 +52,7 @@ class Runtime:
         """
         from handoff.sessions.service import Service
 
-        from .adapter import HermesHost
+        from .host import HermesHost
 
         profile = self.profile()
         workspace = (arguments or {}).get("workspace")
