@@ -67,6 +67,7 @@
         │   ├── JournalCorrupt         journal_corrupt          500  1
         │   └── SchemaTooNew           schema_too_new           500  1
         ├── LaunchFailed               launch_failed            500  1
+        ├── ReleaseRefused             release_refused          500  1
         ├── FileError                  io_error                 500  1
         │   └── NotARegularFile        not_a_regular_file       409  1
         ├── TooLarge                   too_large                413  1
@@ -128,6 +129,7 @@ __all__ = [
     "ProfileMismatch",
     "ProtocolViolation",
     "RecordInUse",
+    "ReleaseRefused",
     "RepositoryLocked",
     "RequestConflict",
     "SchemaTooNew",
@@ -603,6 +605,12 @@ class LaunchFailed(Failed):
     """The program could not be started, and nothing runs."""
 
     code = "launch_failed"
+
+
+class ReleaseRefused(Failed):
+    """The release is not what its manifest, or the digest that was given, says."""
+
+    code = "release_refused"
 
 
 class TooLarge(Failed):
