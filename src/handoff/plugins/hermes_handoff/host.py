@@ -48,7 +48,6 @@ class HermesHost:
     """
 
     kind = "hermes"
-    has_tool = True
     default_route = False
 
     def __init__(self, ctx: Any, profile: Profile, workspace: str = "") -> None:
