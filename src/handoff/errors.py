@@ -35,6 +35,7 @@
     │   ├── PathNotAllowed             path_not_allowed         403  3
     │   ├── PolicyDenied               policy_denied            403  3
     │   ├── PolicyAsks                 policy_ask               409  3
+    │   ├── UnsupportedByPeer          unsupported_by_peer      409  3
     │   ├── FileInTheWay               file_exists              409  3
     │   ├── FileChanged                if_match_failed          409  3
     │   └── AlreadyRunning             already_running          409  3
@@ -149,6 +150,7 @@ __all__ = [
     "UnknownTask",
     "UnknownTicket",
     "Unreachable",
+    "UnsupportedByPeer",
     "UsageError",
     "WorkspaceBusy",
     "WorkspaceDirty",
@@ -393,6 +395,12 @@ class PolicyAsks(NotAllowed):
     """The node's policy wants a person at the node to agree first; nothing was done."""
 
     code = "policy_ask"
+
+
+class UnsupportedByPeer(NotAllowed):
+    """The node at the other end is of a kind that can't do that."""
+
+    code = "unsupported_by_peer"
 
 
 class FileInTheWay(NotAllowed):

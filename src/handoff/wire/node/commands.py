@@ -63,6 +63,14 @@ class Call:
     def _check(self) -> None:
         """Raise BadRequest if the values contradict each other."""
 
+    def comes(self) -> tuple[str, ...]:
+        """The streams that the node will send for this very call."""
+        return self.gives if getattr(self, "stream", True) else ()
+
+    def fed(self) -> tuple[str, ...]:
+        """The streams that the caller will send for this very call."""
+        return (self.takes,) if self.takes and getattr(self, "stream", True) else ()
+
 
 def _bad(cause: str, name: str) -> BadRequest:
     return BadRequest(cause, field=name)
@@ -121,6 +129,10 @@ class Exec(Call):
     gives: ClassVar[tuple[str, ...]] = ("stdout", "stderr")
     result: ClassVar[type[Result]] = results.ExecResult
 
+    def fed(self) -> tuple[str, ...]:
+        """``stdin``, if it is to be a stream."""
+        return ("stdin",) if self.stdin == "stream" else ()
+
     def _check(self) -> None:
         if bool(self.command.strip()) == bool(self.argv):
             raise _bad("give either a command line or an argument list", "command")
@@ -138,8 +150,8 @@ class Exec(Call):
         if not self.timeout_ms and not self.job:
             raise _bad("only a job may run without a time limit", "timeout_ms")
         _count(self.grace_ms, "grace_ms", 60_000)
-        _count(self.head_bytes, "head_bytes", INLINE_LIMIT)
-        _count(self.tail_bytes, "tail_bytes", INLINE_LIMIT)
+        _count(self.head_bytes, "head_bytes", INLINE_LIMIT // 2)
+        _count(self.tail_bytes, "tail_bytes", INLINE_LIMIT // 2)
         if self.job and (self.shell or self.stdin == "stream" or self.stream):
             raise _bad("a job has no shell session and no streams", "job")
 

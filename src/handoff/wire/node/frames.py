@@ -48,8 +48,9 @@ Frame = str | bytes
 STREAMS = ("stdin", "stdout", "stderr", "data")
 _CODES = {name: code for code, name in enumerate(STREAMS)}
 
-#: bytes of a JSON message within an open session of ours (INLINE_LIMIT as base64, and room)
-MESSAGE_LIMIT = 1024 * 1024
+#: bytes of a JSON message within an open session of ours: four pieces of INLINE_LIMIT / 2
+#: (both ends of two streams), doubled by JSON at most, and room
+MESSAGE_LIMIT = 2 * 1024 * 1024
 #: bytes of one piece of a stream
 PIECE_LIMIT = 256 * 1024
 #: bytes of any frame before the session is open: a full hello has under 2 KiB
@@ -65,7 +66,8 @@ _COUNT = 0xFFFFFFFF
 
 
 class Refused(Exception):
-    """A frame can't be taken. ``reason``: a key of the closing table."""
+    """A frame can't be taken. ``reason``: a key of the closing table. A malformed frame in
+    an open session is dropped; after anything else the two sides no longer agree."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)

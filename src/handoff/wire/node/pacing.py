@@ -41,7 +41,8 @@ class Pace:
     @property
     def open(self) -> bool:
         """Whether something large may be sent now."""
-        if self._sent - self._acked < self.bound:
+        # Without a mark under way no ack would come: then the next frame carries one.
+        if self._sent - self._acked < self.bound or not self._marks:
             return True
         self._was_full = True
         return False

@@ -47,7 +47,9 @@ V1_FRAMES = 1 << 16
 class Aead(Protocol):
     """AES-256-GCM under one key."""
 
-    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes:
+    def encrypt(
+        self, nonce: bytes, data: bytes | memoryview, associated_data: bytes | None
+    ) -> bytes:
         """Ciphertext and tag."""
         ...
 
@@ -71,6 +73,10 @@ class Ciphers(Protocol):
 
     def aead(self, key: bytes) -> Aead:
         """AES-256-GCM under that key."""
+        ...
+
+    def ed25519_public(self, private: bytes) -> bytes:
+        """The public key."""
         ...
 
     def sign(self, private: bytes, data: bytes) -> bytes:
@@ -245,7 +251,7 @@ class CounterSeal:
     def __init__(self, aead: Aead) -> None:
         self._aead = aead
 
-    def seal(self, number: int, header: bytes, body: bytes) -> bytes:
+    def seal(self, number: int, header: bytes, body: bytes | memoryview) -> bytes:
         """Ciphertext and tag of frame ``number``."""
         return self._aead.encrypt(number.to_bytes(NONCE, "big"), body, header)
 

@@ -121,7 +121,13 @@ def _take_data(value: Any) -> bytes:
     return _marked(value)
 
 
+#: what JSON writes as six characters
+_CONTROLS = bytes(range(32))
+
+
 def _give_data(value: bytes) -> Any:
+    if len(value) - len(value.translate(None, _CONTROLS)) > len(value) // 8:
+        return {"b64": _give_b64(value)}  # base64 adds a third, escapes would add more
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
