@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from handoff.clock import Clock
 from handoff.errors import (
     BadRequest,
     FileChanged,
@@ -53,6 +53,9 @@ from handoff.wire.node.calls import (
     Write,
     WriteResult,
 )
+
+if TYPE_CHECKING:
+    from handoff.clock import Clock
 
 __all__ = ["FileCalls"]
 
