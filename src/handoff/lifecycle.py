@@ -7,7 +7,7 @@ what; it does not do anything.
 
 Theory of operation
 -------------------
-There are six machines.
+There are seven machines.
 
 *Task* is what the coordinator sees. ``pending`` lasts until an executor has taken the
 plan: the workspace is being made, or the task stands in the machine's queue. ``running``
@@ -32,6 +32,10 @@ asked for it, and again after a crash until it is done.
 *Attempt* is the frozen intent to open one new session from a handoff record. Its rows never
 lead back to ``requested``: at most one launch is ever intended. Nothing that a model says
 leads further than ``acknowledged``, and no state means that the work went on.
+
+*Link* is one connection between a brain and a node, seen from either end: each message of
+the handshake has one place, calls belong to ``open``, and nothing leads back from
+``closing``. What outlives a link (calls and their results) is no state of it.
 
 An illegal transition raises :class:`~handoff.errors.BadTransition` and changes nothing.
 The diagrams in ``docs/lifecycle.md`` are printed from these tables.
@@ -170,6 +174,21 @@ ATTEMPT: Table = {
     "superseded": {},
 }
 
+LINK: Table = {
+    "opened": {
+        "hello": "greeted",
+        "pair": "pairing",
+        "close": "closing",
+        "lost": "closed",
+    },
+    "greeted": {"hello_ack": "authenticating", "close": "closing", "lost": "closed"},
+    "authenticating": {"auth_ok": "open", "close": "closing", "lost": "closed"},
+    "pairing": {"close": "closing", "lost": "closed"},
+    "open": {"close": "closing", "lost": "closed"},
+    "closing": {"lost": "closed"},
+    "closed": {},
+}
+
 MACHINES: dict[str, Table] = {
     "task": TASK,
     "turn": TURN,
@@ -177,6 +196,7 @@ MACHINES: dict[str, Table] = {
     "run": RUN,
     "effect": EFFECT,
     "attempt": ATTEMPT,
+    "link": LINK,
 }
 
 TASK_TERMINAL = frozenset(state for state, out in TASK.items() if not out)

@@ -98,6 +98,21 @@ LEGAL = {
     ("attempt", "launch_failed", "superseded"): "superseded",
     ("attempt", "closed", "superseded"): "superseded",
     ("attempt", "abandoned", "superseded"): "superseded",
+    ("link", "opened", "hello"): "greeted",
+    ("link", "opened", "pair"): "pairing",
+    ("link", "opened", "close"): "closing",
+    ("link", "opened", "lost"): "closed",
+    ("link", "greeted", "hello_ack"): "authenticating",
+    ("link", "greeted", "close"): "closing",
+    ("link", "greeted", "lost"): "closed",
+    ("link", "authenticating", "auth_ok"): "open",
+    ("link", "authenticating", "close"): "closing",
+    ("link", "authenticating", "lost"): "closed",
+    ("link", "pairing", "close"): "closing",
+    ("link", "pairing", "lost"): "closed",
+    ("link", "open", "close"): "closing",
+    ("link", "open", "lost"): "closed",
+    ("link", "closing", "lost"): "closed",
 }
 
 
