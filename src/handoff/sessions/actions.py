@@ -35,12 +35,13 @@ class Arg(NamedTuple):
 
 
 class Action(NamedTuple):
-    """One action. ``person``: only a person may call it, on a surface that no model can
-    call. ``writes``: it changes the store, the journal or a file."""
+    """One action. ``who``: ``model`` (anyone), ``keeper`` (the command line, or a person:
+    it keeps house), ``person`` (only a person, on a surface that no model can call).
+    ``writes``: it changes the store, the journal or a file."""
 
     about: str
     args: Mapping[str, Arg]
-    person: bool = False
+    who: str = "model"
     writes: bool = False
 
 
@@ -166,17 +167,17 @@ ACTIONS: Mapping[str, Action] = {
     "log": Action("A record's ancestors, children and attempts.", {"ref": _REF_ARG}),
     "verify": Action("Check one record, or all, and the journal.", {"ref": _SOME_REF}),
     "confirm": Action(
-        "Confirm the new session.", {"attempt_id": _ATTEMPT}, person=True, writes=True
+        "Confirm the new session.", {"attempt_id": _ATTEMPT}, who="person", writes=True
     ),
     "recover": Action(
         "Show everything that is known of an attempt, and the choices.",
         {"attempt_id": _ATTEMPT},
-        person=True,
+        who="keeper",
     ),
     "adopt": Action(
         "Name the session that an uncertain start has made.",
         {"attempt_id": _ATTEMPT, "session": Arg("text", "its id", need=True, limit=256)},
-        person=True,
+        who="person",
         writes=True,
     ),
     "abandon": Action(
@@ -186,7 +187,7 @@ ACTIONS: Mapping[str, Action] = {
             "reason": Arg("text", "why", need=True),
             "owner_is_gone": Arg("flag", "your word that its opener on another machine is gone"),
         },
-        person=True,
+        who="person",
         writes=True,
     ),
     "open_begin": Action(
@@ -198,25 +199,25 @@ ACTIONS: Mapping[str, Action] = {
             "model": _MODEL,
             "provider": _PROVIDER,
         },
-        person=True,
+        who="person",
         writes=True,
     ),
     "open_created": Action(
         "Desktop: the host has made this session.",
         {"attempt_id": _ATTEMPT, "session": Arg("text", "its stored id", need=True, limit=256)},
-        person=True,
+        who="person",
         writes=True,
     ),
     "open_submitted": Action(
         "Desktop: the opening prompt was submitted.",
         {"attempt_id": _ATTEMPT},
-        person=True,
+        who="person",
         writes=True,
     ),
     "open_failed": Action(
         "Desktop: the host has proved that it made no session.",
         {"attempt_id": _ATTEMPT, "why": Arg("text", "what it said", need=True)},
-        person=True,
+        who="person",
         writes=True,
     ),
     "bind": Action(
@@ -226,7 +227,7 @@ ACTIONS: Mapping[str, Action] = {
             "project_id": Arg("text", "the first part of a ref", need=True, limit=32),
             "replace": Arg("flag", "although it belongs to another one"),
         },
-        person=True,
+        who="keeper",
         writes=True,
     ),
     "export": Action(
@@ -235,13 +236,13 @@ ACTIONS: Mapping[str, Action] = {
             "ref": _REF_ARG,
             "path": Arg("path", "absolute path of the new file; without: only the report"),
         },
-        person=True,
+        who="keeper",
         writes=True,
     ),
     "import": Action(
         "Take in a file that export has written.",
         {"path": Arg("path", "absolute path of the file", need=True, limit=4096)},
-        person=True,
+        who="keeper",
         writes=True,
     ),
     "prune": Action(
@@ -251,22 +252,22 @@ ACTIONS: Mapping[str, Action] = {
             "keep_last": Arg("integer", "of each project", limit=10**6),
             "dry_run": Arg("flag", "only say which"),
         },
-        person=True,
+        who="keeper",
         writes=True,
     ),
-    "purge": Action("Remove one record.", {"ref": _REF_ARG}, person=True, writes=True),
+    "purge": Action("Remove one record.", {"ref": _REF_ARG}, who="keeper", writes=True),
     "sweep": Action(
         "Draft records of sessions that nobody handed off, without a model.",
         {
             "idle": Arg("integer", "seconds that a session has rested", limit=10**10, least=60),
             "dry_run": Arg("flag", "only say which"),
         },
-        person=True,
+        who="keeper",
         writes=True,
     ),
 }
 #: what a model may call, and what the tool's schema therefore names
-MODEL_ACTIONS = tuple(name for name, one in ACTIONS.items() if not one.person)
+MODEL_ACTIONS = tuple(name for name, one in ACTIONS.items() if one.who == "model")
 
 
 def check(action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def _workspace(records: RecordsView, record: Record, now: Now) -> Iterator[dict[
         if not ours:
             return
     paths = [item["path"] for item in states.items(record.state, "files")]
-    paths += _evidence_paths(record.state)
+    paths += evidence_paths(record.state)
     facts = snapshot(binding, paths)
     if binding.kind == "git":
         yield from _git(record, binding, facts)
@@ -242,7 +242,8 @@ def _files(record: Record, facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]
                 )
 
 
-def _evidence_paths(state: dict[str, Any]) -> list[str]:
+def evidence_paths(state: dict[str, Any]) -> list[str]:
+    """The files that show what is said to be done."""
     return [
         _path_of(one["id"])
         for item in states.items(state, "progress/done")

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ATTEMPT", "NONCE_FD", "NONCE_INODE", "RULES_VERSION", "Scrubbed", "scrub"]
+__all__ = ["ATTEMPT", "NONCE_FD", "NONCE_INODE", "PROFILE", "RULES_VERSION", "Scrubbed", "scrub"]
 
 RULES_VERSION = 1
 #: What the new session finds instead: which attempt it is of, the descriptor to read, and
 #: the identity (device:inode) of the pipe behind it: a process further down has not
-#: inherited the pipe, and may have something else under that number.
+#: inherited the pipe, and may have something else under that number. And the profile whose
+#: records a call of ours from within it looks at.
 ATTEMPT = "HANDOFF_ATTEMPT"
 NONCE_FD = "HANDOFF_NONCE_FD"
 NONCE_INODE = "HANDOFF_NONCE_INODE"
+PROFILE = "HANDOFF_PROFILE"
 
 #: reason -> names that are removed
 EXACT: dict[str, frozenset[str]] = {
@@ -49,6 +51,7 @@ EXACT: dict[str, frozenset[str]] = {
             ATTEMPT,
             NONCE_FD,
             NONCE_INODE,
+            PROFILE,
         }
     ),
     "belongs to a part of the source's work": frozenset({"HERMES_CRON_SESSION"}),

@@ -27,11 +27,18 @@ class HostAdapter(Protocol):
     #: the plugin's effective key in the host's configuration (``plugins.entries.<key>``);
     #: "" where there is no such thing, and then there is no consent for another writer
     entry_id: str
-    #: the key of :data:`handoff.sessions.launch.RECIPES` by which a session is opened
-    recipe: str
     #: whether a session may be opened without naming a model (the host then uses its own
     #: default). False for Hermes: there the model is the source's, or is given
     default_route: bool
+
+    @property
+    def recipe(self) -> str:
+        """The key of :data:`handoff.sessions.launch.RECIPES` by which a session is opened.
+
+        Raises:
+            HandoffError: it can't be told.
+        """
+        ...
 
     def version(self) -> tuple[str, bool]:
         """The host's version ("" if it can't be told), and whether it was verified."""

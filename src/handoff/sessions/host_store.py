@@ -79,6 +79,10 @@ class SessionStore(Protocol):
         """The sessions whose last message is older than that time (ms), youngest first."""
         ...
 
+    def started_since(self, since: int, limit: int) -> list[Session]:
+        """The sessions that were started at that time (ms) or later, youngest first."""
+        ...
+
 
 #: opens a host's sessions for one look. Raises NotFound (there are none), StorageError
 Opener = Callable[[], AbstractContextManager[SessionStore]]

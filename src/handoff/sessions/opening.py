@@ -30,14 +30,26 @@ from handoff.errors import (
     UsageError,
 )
 from handoff.sessions import owner
-from handoff.sessions.environment import RULES_VERSION, Scrubbed, scrub
+from handoff.sessions.environment import PROFILE, RULES_VERSION, Scrubbed, scrub
 from handoff.sessions.journal import Actor, Journal, Reservation
 from handoff.sessions.launch import Child, Launch, Shield, executable, names
 from handoff.sessions.preflight import TOOL, Finding, Report
 from handoff.sessions.prompt import command_of, opening_prompt, prompt_sha256
 from handoff.sessions.terminal import MEND, Terminal
 
-__all__ = ["EXIT", "Host", "Opening", "Outcome", "Request", "command", "exit_code", "open_attempt"]
+__all__ = [
+    "EXIT",
+    "Host",
+    "Opening",
+    "Outcome",
+    "Request",
+    "command",
+    "exit_code",
+    "frozen_prompt",
+    "open_attempt",
+    "prompt_of",
+    "same_intent",
+]
 
 #: what the opener exits with; ``ended_badly``: the child's own code or signal is in the JSON
 EXIT = {
@@ -158,6 +170,64 @@ def command(frozen: Mapping[str, Any], program: str) -> tuple[list[str], str]:
     return argv, shlex.join(argv)
 
 
+def same_intent(asked: Request, frozen: Mapping[str, Any], surface: str) -> None:
+    """Check that the caller means what was frozen.
+
+    Raises:
+        UsageError: a model without its provider, or the other way round.
+        AttemptConflict: it means something else; details name the fields.
+    """
+    if bool(asked.model) != bool(asked.provider):
+        raise UsageError("--model and --provider go together: give both or neither")
+    route = frozen["route"]
+    pairs = {
+        "ref": (asked.ref, {frozen["ref"]}),
+        "workspace": (
+            asked.workspace,
+            {frozen["workspace_given"], frozen["workspace_resolved"]},
+        ),
+        "profile": (asked.profile, {frozen["profile"]}),
+        "model": (asked.model or route["model"], {route["model"]}),
+        "provider": (asked.provider or route["provider"], {route["provider"]}),
+        "surface": (frozen["surface"], {"any", surface}),
+    }
+    differing = [name for name, (given, allowed) in pairs.items() if given not in allowed]
+    if differing:
+        raise AttemptConflict(
+            f"attempt {asked.attempt_id} was frozen with another {', '.join(differing)}",
+            remedy="open it as it was prepared, or prepare a new attempt",
+            fields=differing,
+        )
+
+
+def frozen_prompt(frozen: Mapping[str, Any]) -> str:
+    """The opening prompt that was frozen, made again.
+
+    Raises:
+        PreflightRefused: this version would say something else.
+    """
+    text = prompt_of(frozen)
+    if prompt_sha256(text) != frozen["prompt_sha256"]:
+        raise PreflightRefused(
+            "this version would say something else than what was frozen",
+            remedy="prepare a new attempt",
+        )
+    return text
+
+
+def prompt_of(frozen: Mapping[str, Any]) -> str:
+    """The opening prompt of an attempt."""
+    return opening_prompt(
+        tool=TOOL,
+        ref=frozen["ref"],
+        workspace=frozen["workspace_given"],
+        attempt_id=frozen["attempt_id"],
+        document_sha256=frozen["document_sha256"],
+        locale=frozen["locale"],
+        command=command_of(frozen["host"], frozen["profile"]),
+    )
+
+
 def open_attempt(
     journal: Journal,
     request: Request,
@@ -221,7 +291,7 @@ class Opening:
     def steps(self) -> Iterator[str]:
         """Do it; yields the name of each step that was done."""
         self.frozen = self.journal.frozen(self.request.attempt_id)
-        self._same_intent()
+        same_intent(self.request, self.frozen, "cli")
         yield "loaded"
         self.terminal.require()
         if threading.current_thread() is not threading.main_thread():
@@ -229,7 +299,7 @@ class Opening:
             raise UsageError("an attempt is opened from the main thread of a program")
         report = self._recheck()
         yield "checked"
-        prompt = self._prompt()
+        prompt = frozen_prompt(self.frozen)
         launch, program, scrubbed = self._launch(prompt)
         if not self.request.yes and not self.host.agree(self._summary(report, scrubbed)):
             self.outcome.exit = EXIT["declined"]
@@ -286,31 +356,6 @@ class Opening:
         except HandoffError as error:
             self.outcome.error = error.to_json()
 
-    def _same_intent(self) -> None:
-        """Refuse if the caller means something else than what was frozen."""
-        asked, frozen = self.request, self.frozen
-        if bool(asked.model) != bool(asked.provider):
-            raise UsageError("--model and --provider go together: give both or neither")
-        route = frozen["route"]
-        pairs = {
-            "ref": (asked.ref, {frozen["ref"]}),
-            "workspace": (
-                asked.workspace,
-                {frozen["workspace_given"], frozen["workspace_resolved"]},
-            ),
-            "profile": (asked.profile, {frozen["profile"]}),
-            "model": (asked.model or route["model"], {route["model"]}),
-            "provider": (asked.provider or route["provider"], {route["provider"]}),
-            "surface": (frozen["surface"], {"any", "cli"}),
-        }
-        differing = [name for name, (given, allowed) in pairs.items() if given not in allowed]
-        if differing:
-            raise AttemptConflict(
-                f"attempt {asked.attempt_id} was frozen with another {', '.join(differing)}",
-                remedy="open it as it was prepared, or prepare a new attempt",
-                fields=differing,
-            )
-
     def _recheck(self) -> Report:
         place = self.frozen["workspace_resolved"]
         report = self.host.recheck(self.frozen)
@@ -322,31 +367,14 @@ class Opening:
         report.refuse()
         return report
 
-    def _prompt(self) -> str:
-        frozen = self.frozen
-        text = opening_prompt(
-            tool=TOOL,
-            ref=frozen["ref"],
-            workspace=frozen["workspace_given"],
-            attempt_id=frozen["attempt_id"],
-            document_sha256=frozen["document_sha256"],
-            locale=frozen["locale"],
-            command=command_of(frozen["host"], frozen["profile"]),
-        )
-        if prompt_sha256(text) != frozen["prompt_sha256"]:
-            raise PreflightRefused(
-                "this version would say something else than what was frozen",
-                remedy="prepare a new attempt",
-            )
-        return text
-
     def _launch(self, prompt: str) -> tuple[Launch, dict[str, Any], Scrubbed]:
         argv = self.host.argv(self.frozen, prompt)
         program = executable(argv[0])
         scrubbed = scrub(self.env)
         self.outcome.removed = [name for name, _ in scrubbed.removed]
         self.outcome.kept_unknown = scrubbed.unknown
-        launch = Launch(tuple(argv), self.frozen["workspace_resolved"], scrubbed.env)
+        env = {**scrubbed.env, PROFILE: self.frozen["profile"]}
+        launch = Launch(tuple(argv), self.frozen["workspace_resolved"], env)
         return launch, program, scrubbed
 
     def _intend(

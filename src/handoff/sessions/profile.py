@@ -13,30 +13,56 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from handoff.errors import ProfileMismatch, UsageError
+from handoff.sessions.environment import PROFILE
 from handoff.sessions.text import one_line
 
 DEFAULT = "default"
+#: the profile that is Handoff's own store
+OWN = "handoff"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z", re.IGNORECASE)
 
 
 class Profile(NamedTuple):
     """``name``: what the host calls it. ``home``: its folder, absolute, links resolved.
     ``top``: the home that holds all profiles, which ``HERMES_HOME`` of a new process should
-    name together with ``--profile <name>``."""
+    name together with ``--profile <name>``. ``own``: it is no host's profile but the store
+    of Handoff itself, for sessions of agents that have no profiles."""
 
     name: str
     home: str
     top: str
+    own: bool = False
 
     @property
     def root(self) -> str:
         """Where handoff records and the journal of this profile are."""
-        return os.path.join(self.home, "handoff")
+        return self.home if self.own else os.path.join(self.home, "handoff")
 
     @property
     def sessions(self) -> str:
-        """The host's session store."""
-        return os.path.join(self.home, "state.db")
+        """The host's session store; "" for none."""
+        return "" if self.own else os.path.join(self.home, "state.db")
+
+
+def own(home: str) -> Profile:
+    """Handoff's own store in its folder (``handoff.places.home_dir()``)."""
+    return Profile(OWN, os.path.join(home, "sessions"), home, own=True)
+
+
+def choose(env: Mapping[str, str], cwd: str, home: str, name: str = "", host: str = "") -> Profile:
+    """The profile whose records and journal a call outside Hermes uses.
+
+    The first of these that says one: ``name`` (``handoff``: Handoff's own store; another: a
+    profile of Hermes), ``HANDOFF_PROFILE`` (set in sessions that an opener has started),
+    ``HERMES_HOME``, ``host`` being ``hermes``. Without any, it is Handoff's own store:
+    that Hermes is installed decides nothing.
+
+    ``home``: Handoff's own folder. The others: as for :func:`resolve`, and so are the errors.
+    """
+    name = name or env.get(PROFILE, "")
+    if name == OWN or (not name and not env.get("HERMES_HOME") and host != "hermes"):
+        return own(home)
+    return resolve(env, cwd, name)
 
 
 def resolve(env: Mapping[str, str], cwd: str, name: str = "", reported: str = "") -> Profile:

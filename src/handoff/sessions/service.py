@@ -119,6 +119,16 @@ _BODIES = {
 _WHERE = {action: module for module, actions in _BODIES.items() for action in actions}
 
 
+def _allowed(action: str, caller: Caller) -> None:
+    who = ACTIONS[action].who
+    if who == "model" or caller.person or (who == "keeper" and caller.surface == "cli"):
+        return
+    raise ActorRefused(
+        f"'{action}' is for a person, on a surface that no model can call",
+        remedy="ask the person to do it, in a terminal or on the Desktop page",
+    )
+
+
 class Caller(NamedTuple):
     """Who calls, as the surface knows it.
 
@@ -182,11 +192,7 @@ class Service:
             HandoffError: what the action itself refuses.
         """
         given = check(action, arguments)
-        if ACTIONS[action].person and not caller.person:
-            raise ActorRefused(
-                f"'{action}' is for a person, on a surface that no model can call",
-                remedy="ask the person to do it, in a terminal or on the Desktop page",
-            )
+        _allowed(action, caller)
         # Relatively: a plugin carries a copy of these modules under a name of its own.
         module = importlib.import_module(f".{_WHERE[action]}", __package__)
         name = {"import": "import_", "list": "list_"}.get(action, action)

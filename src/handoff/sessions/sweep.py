@@ -12,7 +12,7 @@ from typing import Any
 
 from handoff.errors import HandoffError
 from handoff.sessions import canonical, evidence, host_store
-from handoff.sessions.host_store import Session
+from handoff.sessions.host_store import Opener, Session, SessionStore
 from handoff.sessions.manifest import Source, Writer
 from handoff.sessions.profile import Profile
 from handoff.sessions.records import Draft, Records
@@ -30,10 +30,19 @@ _RULES = 128
 
 
 def sweep(
-    records: Records, profile: Profile, *, idle_ms: int, dry_run: bool = False
+    records: Records,
+    profile: Profile,
+    *,
+    idle_ms: int,
+    dry_run: bool = False,
+    sessions: str | Opener = "",
+    host: str = "hermes",
 ) -> dict[str, list[dict[str, str]]]:
     """Make a draft for each session that has rested for ``idle_ms``, has called a tool that
     writes, and has no record of its last message.
+
+    ``sessions``: the host's session store, a path or what opens it; "" for the profile's own.
+    ``host``: its kind.
 
     Returns ``drafts`` (session, ref; with ``dry_run`` no ref) and ``skipped`` (session,
     why): a workspace that is gone, texts that can't be taken.
@@ -43,7 +52,8 @@ def sweep(
     """
     told: dict[str, list[dict[str, str]]] = {"drafts": [], "skipped": []}
     now = records.clock.now_ms()
-    with host_store.opened(profile.sessions) as store:
+    sessions = sessions or profile.sessions
+    with host_store.look(sessions) as store:
         found = [
             (one, store.last_message(one.id))
             for one in store.idle_since(now - idle_ms, LIMIT)
@@ -56,7 +66,7 @@ def sweep(
             told["drafts"].append({"session": session.id})
             continue
         try:
-            ref = _draft(records, profile, session)
+            ref = _draft(records, profile, session, sessions, host)
         except HandoffError as error:
             told["skipped"].append({"session": session.id, "why": f"{error.code}: {error.cause}"})
         else:
@@ -64,7 +74,7 @@ def sweep(
     return told
 
 
-def _has_written(store: host_store.HostStore, session_id: str) -> bool:
+def _has_written(store: SessionStore, session_id: str) -> bool:
     return any(
         _WRITES.search(name)
         for message in store.messages([session_id])
@@ -80,16 +90,18 @@ def _is_kept(records: Records, profile: Profile, session_id: str, last: str) -> 
     )
 
 
-def _draft(records: Records, profile: Profile, session: Session) -> str:
+def _draft(
+    records: Records, profile: Profile, session: Session, sessions: str | Opener, host: str
+) -> str:
     place = bind(session.cwd)
-    got = evidence.gather(place, records.guard, sessions=profile.sessions, session_id=session.id)
+    got = evidence.gather(place, records.guard, sessions=sessions, session_id=session.id)
     mark = canonical.digest("handoff-sweep/1", f"{session.id}\0{got.last_message}".encode())
     made = records.create(
         Draft(
             _state(got),
             f"sweep-{mark[:32]}",
             place,
-            Source(profile.name, session.id, got.last_message, "hermes"),
+            Source(profile.name, session.id, got.last_message, host),
             evidence=got.frozen,
             writer=Writer("sweeper"),
             origin="sweep",

@@ -19,7 +19,7 @@ from handoff.sessions.state import check, items, parse, state_bytes, state_sha25
 SOURCES = sorted((pathlib.Path(state.__file__).parent).rglob("*.py"))
 OURS = (
     "handoff.sessions", "handoff.errors", "handoff.lifecycle", "handoff.ids", "handoff.clock",
-    "handoff.redaction", "handoff.workspace", "handoff.crashpoints",
+    "handoff.redaction", "handoff.workspace", "handoff.crashpoints", "handoff.__version__",
 )  # fmt: skip
 
 

@@ -1,0 +1,158 @@
+"""What the checks and the drift of an attempt look at, for one service and one destination."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from handoff.errors import HandoffError, NotFound, WorkspaceMissing
+from handoff.sessions import drift, projects, routes
+from handoff.sessions.host import HostAdapter
+from handoff.sessions.host_store import Opener
+from handoff.sessions.preflight import Finding, Intent, Report, preflight
+from handoff.sessions.records_view import Record
+from handoff.sessions.service import Service
+from handoff.sessions.workspace import bind
+
+__all__ = ["Checked", "Here", "checks", "drift_of", "opener_of"]
+
+#: states in which a session has come of an attempt, or had
+_IDENTIFIED = frozenset(
+    {"session_identified", "handoff_read", "acknowledged", "user_confirmed", "closed"}
+)
+
+
+class Here:
+    """The facts of the preflight (:class:`handoff.sessions.preflight.Facts`)."""
+
+    def __init__(self, service: Service, host: HostAdapter) -> None:
+        self._service, self._host = service, host
+
+    def record(self, ref: str) -> Mapping[str, Any]:
+        """The verified manifest."""
+        return self._service.records.raw(ref)[0]
+
+    def workspace(self, path: str) -> Mapping[str, Any]:
+        """``project_id`` ("" for none), ``resolved``, ``anchor`` of a folder."""
+        try:
+            binding = bind(path)
+        except WorkspaceMissing as error:
+            raise NotFound(error.cause, remedy=error.remedy) from error
+        return {
+            "project_id": projects.find(self._service.records.root, binding),
+            "resolved": binding.path,
+            "anchor": binding.anchor_sha256,
+        }
+
+    def profile(self) -> str:
+        """The id of the profile that is active here."""
+        return self._service.profile.name
+
+    def route(self, session_id: str) -> Mapping[str, Any] | None:
+        """What the observer has seen of the session; a host with a default has that."""
+        if self._host.default_route:
+            return {"origin": "default"}
+        return routes.last_route(self._service.journal, session_id) or self._host.route(session_id)
+
+    def provider_named(self, provider: str) -> bool:
+        """Whether the profile configures a provider of that name."""
+        return self._host.provider_named(provider)
+
+    def tools(self, platform: str) -> Collection[str]:
+        """What the profile's policy allows."""
+        return self._host.tools(platform)
+
+    def host(self) -> tuple[str, bool]:
+        """The host's version, and whether it was verified."""
+        version, verified = self._host.version()
+        return version or "(not known)", verified
+
+    def live_attempts(self, ref: str) -> Collection[str]:
+        """The attempts of that record that are under way."""
+        return self._service.journal.live(ref)
+
+
+class Checked:
+    """A preflight and the drift that goes with it. ``report`` holds both, each code once;
+    ``drift`` is None where the record could not be read."""
+
+    def __init__(self, report: Report, found: drift.Drift | None, record: Record | None) -> None:
+        self.report, self.drift, self.record = report, found, record
+
+    @property
+    def discrepancies(self) -> list[dict[str, Any]]:
+        """What drift found, as JSON."""
+        return [dict(one) for one in self.drift.findings] if self.drift else []
+
+    @property
+    def verdict(self) -> str:
+        """Drift's verdict."""
+        return self.drift.verdict if self.drift else "blocked"
+
+
+def checks(service: Service, intent: Intent, host: HostAdapter) -> Checked:
+    """All checks and all drift of an opening, as of now; nothing is written or raised."""
+    report = preflight(intent, Here(service, host))
+    try:
+        record = service.records.read(intent.ref)
+        found = drift_of(
+            service,
+            record,
+            intent.workspace,
+            host=host,
+            parallel=intent.allow_parallel,
+            but=(intent.attempt_id, intent.supersedes),
+        )
+    except HandoffError as error:
+        if not report.blocking():
+            report.findings.append(
+                Finding("integrity_failed", "block", f"what changed can't be told: {error.cause}")
+            )
+        return Checked(report, None, None)
+    known = {one.code for one in report.findings}
+    for one in found.findings:
+        if one["code"] not in known and one["severity"] != "note":
+            report.findings.append(Finding(one["code"], one["severity"], one["message"]))
+    return Checked(report, found, record)
+
+
+def drift_of(
+    service: Service,
+    record: Record,
+    workspace: str = "",
+    *,
+    host: HostAdapter | None = None,
+    parallel: bool = True,
+    but: Sequence[str] = (),
+) -> drift.Drift:
+    """What of a record does not hold now. ``but``: attempts that do not count as others."""
+    opened = [
+        attempt
+        for attempt in service.journal.attempts(record.ref)
+        if attempt not in but and service.journal.history(attempt).state in _IDENTIFIED
+    ]
+    source = record.manifest["source"]
+    version = ""
+    if host is not None and host.kind == source["host"]:
+        version = host.version()[0]
+    return drift.compare_record(
+        service.records,
+        record,
+        drift.Now(
+            service.clock.now_ms(),
+            workspace,
+            service.profile.name,
+            opener_of(service, source["host"]) or "",
+            version,
+            opened,
+            parallel,
+        ),
+    )
+
+
+def opener_of(service: Service, kind: str) -> Opener | None:
+    """How to look at the sessions of that kind of host, if there is a way from here."""
+    try:
+        return service.host_of(kind).sessions()
+    except HandoffError:
+        return None

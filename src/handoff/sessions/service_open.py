@@ -1,0 +1,368 @@
+"""The actions of an attempt: prepare, status, what a person decides, and opening itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pwd
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from handoff.errors import ActorRefused, HandoffError, NotAllowed, SourceUnbound, UsageError
+from handoff.sessions import opening, owner
+from handoff.sessions.drift import dropped_candidates
+from handoff.sessions.host import HostAdapter
+from handoff.sessions.journal import Actor, Reservation
+from handoff.sessions.launch import child_argv
+from handoff.sessions.opening import Outcome, Request, open_attempt
+from handoff.sessions.preflight import Intent, Report
+from handoff.sessions.recover import inspect
+from handoff.sessions.service import Caller, Service
+from handoff.sessions.service_facts import Checked, checks
+from handoff.sessions.terminal import Terminal
+
+__all__ = ["open_here", "person_of"]
+
+#: what the reply to prepare says of its own meaning
+NOTE = (
+    "Nothing was started. The attempt does not expire; what has changed meanwhile is told when "
+    "it is opened. Opening starts one session that reads the record and waits for a person."
+)
+
+
+# -- before -----------------------------------------------------------------------------------
+
+
+def prepare_open(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """Freeze one attempt, if nothing stands against it."""
+    if not caller.session_id and caller.surface != "cli":
+        raise SourceUnbound(
+            "the call does not say which session it speaks for",
+            remedy="call it as a tool from within the session, or use handoff session prepare",
+        )
+    kind = given.get("host", "") or _default_host(service)
+    host = service.host_of(kind)
+    _fits(service, host)
+    intent = Intent(
+        given["attempt_id"],
+        given["ref"],
+        given["workspace"],
+        service.profile.name,
+        session=caller.session_id,
+        any_source=not caller.session_id or caller.person,
+        model=given.get("model", ""),
+        provider=given.get("provider", ""),
+        surface=given.get("surface", "any" if host.kind == "hermes" else "cli"),
+        allow_parallel=given.get("allow_parallel", False),
+        supersedes=given.get("supersedes", ""),
+        locale=given.get("locale", "en"),
+        host=host.kind,
+    )
+    found = checks(service, intent, host)
+    found.report.refuse()
+    frozen = found.report.frozen(intent, service.version)
+    actor = Actor("source", caller.session_id) if caller.session_id else Actor("person", _user())
+    created = service.journal.prepare(frozen, actor)
+    frozen = service.journal.frozen(intent.attempt_id)
+    return _prepared(service, frozen, created, found)
+
+
+def _default_host(service: Service) -> str:
+    """Where a session opens if the call does not say: in the host of its own kind."""
+    if service.host.kind == "other":
+        raise UsageError(
+            "the call does not say which program the new session runs in",
+            remedy="give --host hermes, claude, codex or opencode",
+        )
+    return service.host.kind
+
+
+def _fits(service: Service, host: HostAdapter) -> None:
+    if host.kind == "hermes" and service.profile.own:
+        raise NotAllowed(
+            "this record is in Handoff's own store, which is no profile of Hermes",
+            remedy="make the record in the profile: handoff session create --profile NAME …",
+        )
+
+
+def _prepared(
+    service: Service, frozen: Mapping[str, Any], created: bool, found: Checked
+) -> dict[str, Any]:
+    program = "hermes" if frozen["host"] == "hermes" else "handoff"
+    argv, text = opening.command(frozen, program)
+    needed = _needed(service)
+    words = [f"{name}={shlex.quote(value)}" for name, value in needed.items()]
+    return {
+        "attempt_id": frozen["attempt_id"],
+        "ref": frozen["ref"],
+        "document_sha256": frozen["document_sha256"],
+        "profile": frozen["profile"],
+        "host": frozen["host"],
+        "workspace": frozen["workspace_given"],
+        "route": frozen["route"],
+        "surface": frozen["surface"],
+        "created": created,
+        "findings": [one.to_json() for one in found.report.findings],
+        "discrepancies": found.discrepancies,
+        "verdict": found.verdict,
+        "dropped": dropped_candidates(found.record) if found.record else [],
+        "command": " ".join([*words, text]),
+        "argv": argv,
+        "env": needed,
+        "prompt_sha256": frozen["prompt_sha256"],
+        "note": NOTE,
+    }
+
+
+def _needed(service: Service) -> dict[str, str]:
+    """The variables without which another terminal would look elsewhere."""
+    home = service.env.get("HOME", "")
+    top = service.profile.top
+    if service.profile.own:
+        return {} if top == os.path.join(home, ".handoff") else {"HANDOFF_HOME": top}
+    return {} if top == os.path.realpath(os.path.join(home, ".hermes")) else {"HERMES_HOME": top}
+
+
+def opening_status(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
+    """What is known of an attempt, or of all attempts of a record."""
+    journal = service.journal
+    if "attempt_id" in given:
+        return journal.status(given["attempt_id"])
+    attempts = journal.attempts(given["ref"])
+    if not attempts:
+        service.records.raw(given["ref"])  # no such record is another answer than no attempt
+    return {"ref": given["ref"], "attempts": [journal.status(one) for one in attempts]}
+
+
+# -- a person -----------------------------------------------------------------------------------
+
+
+def person_of(service: Service, caller: Caller, attempt_id: str = "") -> Actor:
+    """The person, if it is one.
+
+    Raises:
+        ActorRefused: it is not, or it speaks from within the attempt's own session.
+    """
+    if not caller.person:
+        raise ActorRefused("only a person may do that, on a surface that no model can call")
+    if attempt_id:
+        child = service.journal.history(attempt_id).child
+        here = child is not None and child["boot"] == owner.boot_id()
+        if child and here and (child["pid"], child["started"]) in owner.chain():
+            raise ActorRefused(f"this runs inside the session that {attempt_id} opened")
+    return Actor("person", caller.name or _user())
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def confirm(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """A person confirms the new session."""
+    attempt = given["attempt_id"]
+    service.journal.confirm(attempt, person_of(service, caller, attempt))
+    return service.journal.status(attempt)
+
+
+def abandon(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """A person gives the attempt up."""
+    attempt = given["attempt_id"]
+    service.journal.abandon(
+        attempt,
+        given["reason"],
+        person_of(service, caller, attempt),
+        owner_is_gone=given.get("owner_is_gone", False),
+    )
+    return service.journal.status(attempt)
+
+
+def adopt(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """A person names the session that an uncertain start has made."""
+    attempt = given["attempt_id"]
+    who = person_of(service, caller, attempt)
+    found = [str(one["session_id"]) for one in _candidates(service, attempt)]
+    service.journal.adopt(attempt, given["session"], found, who)
+    return service.journal.status(attempt)
+
+
+def _candidates(service: Service, attempt: str) -> list[Mapping[str, Any]]:
+    """The sessions that the attempt's start may have made, as its host's store shows them."""
+    journal = service.journal
+    frozen = journal.frozen(attempt)
+    intents = [one.at for one in journal.events(attempt) if one.kind == "launch_intent"]
+    if not intents:
+        return []
+    return list(service.host_of(frozen["host"]).candidates(frozen, intents[0]))
+
+
+def recover(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
+    """Everything that is known, and the choices; nothing is chosen."""
+    attempt = given["attempt_id"]
+    journal = service.journal
+    frozen = journal.frozen(attempt)
+    candidates, why = _looked_for(service, attempt)
+    told = inspect(journal, attempt, candidates)
+    told["candidates_note"] = why
+    base = f"handoff session recover --profile {frozen['profile']} {attempt}"
+    names = told["status"]["allowed_next"]
+    found = candidates[0]["session_id"] if len(candidates) == 1 else "SESSION"
+    told["commands"] = [
+        {"choice": name, "command": f"{base} {flag}"}
+        for name, flag in (
+            ("adopt", f"--adopt {shlex.quote(str(found))}"),
+            ("abandon", "--abandon 'why'"),
+        )
+        if name in names
+    ]
+    told["prompt"] = opening.prompt_of(frozen)
+    return told
+
+
+def _looked_for(service: Service, attempt: str) -> tuple[list[Mapping[str, Any]], str]:
+    try:
+        found = _candidates(service, attempt)
+    except HandoffError as error:
+        return [], f"candidates can't be told: {error.cause}"
+    return found, "" if found else "the host's store shows no session that may be the one"
+
+
+# -- opening in a terminal ----------------------------------------------------------------------
+
+
+def _intent(frozen: Mapping[str, Any], surface: str) -> Intent:
+    """The frozen attempt as an intent to check again."""
+    route = frozen["route"]
+    return Intent(
+        frozen["attempt_id"],
+        frozen["ref"],
+        frozen["workspace_given"],
+        frozen["profile"],
+        session=frozen["source_session"],
+        any_source=True,  # whose it is was settled when it was prepared
+        model=route["model"],
+        provider=route["provider"],
+        surface=surface,
+        allow_parallel=bool(frozen["allow_parallel"]),
+        supersedes=frozen["supersedes"],
+        locale=frozen["locale"],
+        host=frozen["host"],
+    )
+
+
+@dataclasses.dataclass
+class _Opener:
+    """What the opener asks (:class:`handoff.sessions.opening.Host`)."""
+
+    service: Service
+    ask: Callable[[list[str]], bool]
+
+    def recheck(self, frozen: Mapping[str, Any]) -> Report:
+        """All checks and drift, as of now."""
+        host = self.service.host_of(frozen["host"])
+        return checks(self.service, _intent(frozen, "cli"), host).report
+
+    def argv(self, frozen: Mapping[str, Any], prompt: str) -> list[str]:
+        """The child's arguments."""
+        host = self.service.host_of(frozen["host"])
+        return child_argv(host.recipe, host.program(), frozen, prompt)
+
+    def agree(self, summary: list[str]) -> bool:
+        """Show the lines and ask."""
+        return self.ask(summary)
+
+
+def open_here(
+    service: Service,
+    request: Request,
+    agree: Callable[[list[str]], bool],
+    terminal: Terminal | None,
+) -> Outcome:
+    """Open the attempt in this terminal, and wait for its end."""
+    return open_attempt(
+        service.journal, request, _Opener(service, agree), service.env, terminal=terminal
+    )
+
+
+# -- opening on the Desktop -----------------------------------------------------------------------
+
+
+def open_begin(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """Everything up to the intent; after this the page may make one session, once."""
+    attempt = given["attempt_id"]
+    person_of(service, caller, attempt)
+    journal = service.journal
+    frozen = journal.frozen(attempt)
+    request = Request(
+        given["ref"],
+        attempt,
+        given["workspace"],
+        service.profile.name,
+        given.get("model", ""),
+        given.get("provider", ""),
+    )
+    opening.same_intent(request, frozen, "desktop")
+    host = service.host_of(frozen["host"])
+    checks(service, _intent(frozen, "desktop"), host).report.refuse()
+    prompt = opening.frozen_prompt(frozen)
+    token, nonce = service.clock.new_id(), service.clock.new_id()
+    held = journal.reserve(attempt, owner.me(hashlib.sha256(token.encode()).hexdigest()), "desktop")
+    mark = hashlib.sha256(nonce.encode()).hexdigest()
+    try:
+        journal.intend(held, {"surface": "desktop", "nonce_sha256": mark})
+    except HandoffError as error:
+        if not journal.history(attempt).requested:
+            journal.release(held, error.cause)
+        raise
+    service.held[attempt] = (held, nonce)
+    return {
+        "attempt_id": attempt,
+        "prompt": prompt,
+        "workspace": frozen["workspace_resolved"],
+        "route": frozen["route"],
+        "status": journal.status(attempt),
+    }
+
+
+def _held(service: Service, attempt: str) -> tuple[Reservation, str]:
+    found = service.held.get(attempt)
+    if found is None:
+        raise NotAllowed(
+            f"this process did not begin to open {attempt}",
+            remedy=f"handoff session recover {attempt}",
+            attempt_id=attempt,
+        )
+    held: tuple[Reservation, str] = found
+    return held
+
+
+def open_created(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """The host has made this session."""
+    attempt = given["attempt_id"]
+    person_of(service, caller, attempt)
+    _reservation, nonce = _held(service, attempt)
+    service.journal.session_seen(attempt, given["session"], service.profile.name, nonce=nonce)
+    return service.journal.status(attempt)
+
+
+def open_submitted(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """The opening prompt was submitted; it is never submitted again by itself."""
+    attempt = given["attempt_id"]
+    who = person_of(service, caller, attempt)
+    _held(service, attempt)
+    service.journal.note(attempt, "prompt_submitted", who, {})
+    return service.journal.status(attempt)
+
+
+def open_failed(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """The host has proved that it made no session."""
+    attempt = given["attempt_id"]
+    person_of(service, caller, attempt)
+    reservation, _nonce = _held(service, attempt)
+    service.journal.spawn_failed(reservation, given["why"])
+    del service.held[attempt]
+    return service.journal.status(attempt)
