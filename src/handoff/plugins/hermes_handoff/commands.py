@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from handoff.errors import HandoffError
+from handoff.errors import ActorRefused, HandoffError
 
 from .runtime import Runtime
+from .wording import in_hermes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from handoff.sessions.opening import Outcome
+    from handoff.sessions.service import Service
 
 __all__ = ["COMMANDS", "HELP", "Commands"]
 
@@ -50,8 +53,11 @@ class Commands:
         """``handoff-open``: open a prepared attempt here, once."""
         from handoff.sessions.opening import Outcome, Request, exit_code
 
+        profile = None
         try:
             service = self._runtime.service({"workspace": args.workspace})
+            profile = service.profile
+            _no_agent()
             request = Request(
                 ref=args.ref,
                 attempt_id=args.attempt_id,
@@ -64,6 +70,8 @@ class Commands:
             outcome = service.open(request, agree=_agree)
         except HandoffError as error:
             outcome = Outcome(exit_code(error), error=error.to_json())
+        if outcome.error and profile:
+            outcome.error = in_hermes(outcome.error, profile)
         if args.json:
             print(json.dumps(outcome.to_json()), file=sys.stderr)
         else:
@@ -92,12 +100,18 @@ class Commands:
         return self._call("recover", {"attempt_id": args.attempt}, args)
 
     def _call(self, action: str, given: Mapping[str, Any], args: argparse.Namespace) -> int:
-        from handoff.sessions.service import Caller, reply
+        from handoff.sessions import retry
+        from handoff.sessions.service import ACTIONS, Caller, reply
 
         try:
-            answer = reply(self._runtime.service(given), action, given, Caller("cli", person=True))
+            service = self._runtime.service(given)
+            name = ""
+            if ACTIONS[action].writes:
+                name = _person(service, args.attempt)
+            answer = reply(service, action, given, Caller("cli", person=True, name=name))
+            answer = in_hermes(answer, service.profile)
         except HandoffError as error:
-            answer = {"ok": False, **error.to_json(), "message": str(error)}
+            answer = retry.to_json(error, action)
         if args.json:
             print(json.dumps(answer))
         elif answer["ok"]:
@@ -105,6 +119,35 @@ class Commands:
         else:
             _refusal(answer)
         return 0 if answer["ok"] else _code_of(answer)
+
+
+def _person(service: Service, attempt: str) -> str:
+    """The name of the person at this terminal.
+
+    Raises:
+        NotATerminal, ActorRefused: this is no person's terminal.
+    """
+    from handoff.sessions.recover import person
+    from handoff.sessions.terminal import Terminal
+
+    return person(service.journal, os.environ, Terminal(), attempt).id
+
+
+def _no_agent() -> None:
+    """Refuse within an agent's session: what it starts in a terminal of its own is not what
+    a person starts.
+
+    Raises:
+        ActorRefused: this is one.
+    """
+    from handoff.sessions.recover import AGENT_MARKS
+
+    marks = [name for name in AGENT_MARKS if os.environ.get(name)]
+    if marks:
+        raise ActorRefused(
+            f"this runs inside an agent's session ({', '.join(marks)} is set)",
+            remedy="run it yourself in a terminal of your own",
+        )
 
 
 def _code_of(answer: Mapping[str, Any]) -> int:
@@ -183,6 +226,7 @@ def _recovery(answer: Mapping[str, Any]) -> list[str]:
         shown = f"{one['messages']} messages, {one.get('title') or 'no title'}"
         lines.append(f"  {one['session_id']}  {shown}")
     lines += ["choices", *(f"  {one}" for one in answer["choices"])]
+    lines += [f"  {one['command']}" for one in answer.get("commands", [])]
     if answer.get("mend_terminal"):
         lines.append(f"if a terminal was left spoilt: {answer['mend_terminal']}")
     return lines

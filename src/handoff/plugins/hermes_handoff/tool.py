@@ -46,6 +46,8 @@ class Tool:
         from handoff.sessions import retry
         from handoff.sessions.service import Caller, reply
 
+        from .wording import in_hermes
+
         session, platform = kwargs.get("session_id"), kwargs.get("platform")
         caller = Caller(
             "hermes",
@@ -56,7 +58,7 @@ class Tool:
             service = self._runtime.service(given)
         except HandoffError as error:
             return retry.to_json(error, action)
-        return reply(service, action, given, caller)
+        return in_hermes(reply(service, action, given, caller), service.profile)
 
 
 def _fault(action: str, error: Exception) -> dict[str, Any]:
