@@ -69,10 +69,12 @@ class Refused(Exception):
     """A frame can't be taken. ``reason``: a key of the closing table. A malformed frame in
     an open session is dropped; after anything else the two sides no longer agree."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", said: str | None = None) -> None:
         super().__init__(detail or reason)
         self.reason = reason
         self.detail = detail
+        #: the type that the message gives itself, if it was JSON at all
+        self.said = said
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ def _message(value: Any) -> Message:
     try:
         return decode_message(value)
     except BadRequest as error:
-        raise Refused("malformed_frame", str(error)) from error
+        said = value.get("type") if type(value) is dict else ""
+        raise Refused("malformed_frame", str(error), str(said)) from error
 
 
 class TextFrames:
@@ -143,9 +146,9 @@ class TextFrames:
     def __init__(self, limit: int = GREETING_LIMIT) -> None:
         self.limit = limit
 
-    def write(self, item: Message | Piece, ack: bool = False) -> Frame:  # noqa: ARG002
+    def write(self, item: Message | Piece | str, ack: bool = False) -> Frame:  # noqa: ARG002
         """One frame."""
-        return dumps(encode_message(_as_message(item)))
+        return _text(item)
 
     def read(self, frame: Frame) -> tuple[Message | Piece, bool]:
         """What a frame holds, and whether an ack is wanted.
@@ -171,9 +174,9 @@ class SealedFrames(TextFrames):
         super().__init__(SEALED_LIMIT)
         self._seal = seal
 
-    def write(self, item: Message | Piece, ack: bool = False) -> Frame:  # noqa: ARG002
+    def write(self, item: Message | Piece | str, ack: bool = False) -> Frame:  # noqa: ARG002
         """One sealed frame; BadSeal ``session_exhausted`` at the end of its key's use."""
-        said = dumps(encode_message(_as_message(item))).encode()
+        said = _text(item).encode()
         return dumps(encode_message(Enc(data=self._seal.seal(said))))
 
     def read(self, frame: Frame) -> tuple[Message | Piece, bool]:
@@ -210,7 +213,7 @@ class BinaryFrames:
         self._out = 0
         self.limit = MESSAGE_LIMIT + 64
 
-    def write(self, item: Message | Piece, ack: bool = False) -> Frame:
+    def write(self, item: Message | Piece | str, ack: bool = False) -> Frame:
         """The next frame of this direction: send it before any later one."""
         number = self._out
         self._out += 1
@@ -222,7 +225,7 @@ class BinaryFrames:
             body = item.data
         else:
             head = _HEAD.pack(flags, number & _COUNT)
-            body = dumps(encode_message(item)).encode()
+            body = _text(item).encode()
         if self._seal is not None:
             body = self._seal.seal(number, head, body)
         return b"".join((head, body))
@@ -266,10 +269,13 @@ class BinaryFrames:
             raise Refused("malformed_frame", "not UTF-8") from None
 
 
-def _as_message(item: Message | Piece) -> Message:
+def _text(item: Message | Piece | str) -> str:
+    """An item as JSON; a text is one that was written before."""
+    if isinstance(item, str):
+        return item
     if isinstance(item, Piece):
-        return DataMessage(item.id, item.stream, item.offset, bytes(item.data), item.end)
-    return item
+        item = DataMessage(item.id, item.stream, item.offset, bytes(item.data), item.end)
+    return dumps(encode_message(item))
 
 
 def _as_piece(message: Message) -> Message | Piece:

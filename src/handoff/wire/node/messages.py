@@ -508,6 +508,21 @@ MESSAGES: dict[str, type[Message]] = {
 }
 
 
+#: those that need ``calls2``, and those that have no place where it is
+CALLS2: frozenset[type[Message]] = frozenset(
+    {
+        *(CallMessage, ResultMessage, DataMessage, Credit, Ack, StopStream, Cancel),
+        *(Signal, Ask, Told, Forget, Notice),
+    }
+)
+OLD: frozenset[type[Message]] = frozenset(
+    {
+        *(OldExec, OldExecResult, OldExecChunk, OldRead, OldReadResult, OldWrite),
+        *(OldWriteResult, ErrorMessage, RateLimit),
+    }
+)
+
+
 def decode_message(value: Any) -> Message:
     """The message that a JSON value is.
 

@@ -8,8 +8,6 @@ becomes a success here, and the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from handoff.errors import BadRequest, UnsupportedByPeer
 from handoff.wire.node.calls import (
     Call,
@@ -309,8 +307,3 @@ def _text(output: Output) -> str:
         mark = f"\n[{output.cut} bytes are missing here]\n".encode()
         whole = output.head + mark + output.tail
     return whole.decode("utf-8", "replace")
-
-
-def numbers(streams: Mapping[str, int]) -> dict[str, int]:
-    """Counts of bytes that are none below zero."""
-    return {name: count for name, count in streams.items() if count >= 0}
