@@ -1,0 +1,297 @@
+"""Trees of files: links as links, nothing from outside, what can't be copied named."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handoff.errors import HandoffError, PathNotAllowed, ProtocolViolation
+from handoff.nodes.pack import Entry, Packer, Unpacker
+from handoff.nodes.trees import Counts, TreeWriter, manifest, pack
+
+
+def anything(_: str) -> None:
+    """Everything may be done."""
+
+
+def put(top: pathlib.Path, stream: Iterable[bytes], **more: bool) -> Counts:
+    writer = TreeWriter(str(top), anything, **more)
+    try:
+        for piece in stream:
+            writer.feed(piece)
+        return writer.close()
+    finally:
+        writer.abort()
+
+
+def facts(top: pathlib.Path) -> dict[str, tuple[object, ...]]:
+    return {
+        one.path: (one.kind, one.size, one.permissions, one.mtime_ns, one.target, one.sha256)
+        for one in manifest(str(top), anything)
+        if not one.skipped
+    }
+
+
+@pytest.fixture
+def nasty(tmp_path: pathlib.Path) -> pathlib.Path:
+    top = tmp_path / "tree"
+    (top / "a" / "b").mkdir(parents=True)
+    (top / "empty").mkdir(mode=0o750)
+    (top / "a" / "text").write_text("text\n")
+    (top / "a" / "empty").write_bytes(b"")
+    (top / "a" / "run").write_text("#!/bin/sh\n")
+    (top / "a" / "run").chmod(0o4755)
+    (top / "closed").mkdir(mode=0o500)
+    (top / "a" / "b" / os.fsdecode(b"\xff\xfe raw \n")).write_bytes(b"raw")
+    (top / "out").symlink_to("/etc/passwd")
+    (top / "loop").symlink_to("..")
+    (top / "nothing").symlink_to("does/not/exist")
+    with open(top / "sparse", "wb") as file:
+        file.truncate(1 << 30)
+        file.seek(1 << 29)
+        file.write(b"middle")
+    os.mkfifo(top / "fifo")
+    sock = socket.socket(socket.AF_UNIX)
+    here = os.getcwd()
+    os.chdir(top)
+    try:
+        sock.bind("socket")
+    finally:
+        os.chdir(here)
+        sock.close()
+    os.utime(top / "a" / "text", ns=(0, 1_000_000_007))
+    deep = os.open(top, os.O_RDONLY)
+    for _ in range(40):
+        os.mkdir("d" * 150, dir_fd=deep)
+        below = os.open("d" * 150, os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = below
+    fd = os.open("bottom", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=deep)
+    os.write(fd, b"deep")
+    os.close(fd)
+    os.close(deep)
+    return top
+
+
+def test_a_nasty_tree_comes_over_as_it_is(nasty: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    sizes = []
+
+    def counted() -> Iterable[bytes]:
+        for piece in pack(str(nasty), anything):
+            sizes.append(len(piece))
+            yield piece
+
+    counts = put(tmp_path / "copy", counted())
+    assert facts(tmp_path / "copy") == facts(nasty)
+    assert {(path, code) for path, code, _ in counts.skipped} == {
+        ("fifo", "not_a_regular_file"),
+        ("socket", "not_a_regular_file"),
+    }
+    assert sum(sizes) < 1 << 20, "the hole was sent"
+    assert (tmp_path / "copy" / "sparse").stat().st_blocks < 1000
+    assert os.readlink(tmp_path / "copy" / "out") == "/etc/passwd"
+    assert not any(name.startswith(".handoff-") for name in os.listdir(tmp_path / "copy"))
+
+
+def test_only_what_is_wanted_and_gone_goes_over(tmp_path: pathlib.Path) -> None:
+    top, copy = tmp_path / "t", tmp_path / "c"
+    (top / "d").mkdir(parents=True)
+    for name in ("one", "two", "d/three"):
+        (top / name).write_text(name)
+    put(copy, pack(str(top), anything))
+    (top / "two").write_text("changed")
+    os.unlink(top / "d" / "three")
+    os.rmdir(top / "d")
+    before, after = facts(copy), facts(top)
+    changed = [path for path, fact in after.items() if before.get(path) != fact and path]
+    gone = sorted(before.keys() - after.keys(), reverse=True)
+    stream = list(pack(str(top), anything, only=changed))[:-1]
+    stream += [Packer.header(Entry(path, gone=True)) for path in gone] + [Packer.end()]
+    assert put(copy, stream, delete=True, dry_run=True).deleted == 2
+    assert (copy / "d" / "three").exists()
+    counts = put(copy, stream, delete=True)
+    assert (counts.files, counts.deleted) == (1, 2)
+    assert facts(copy) == facts(top)
+
+
+def test_a_file_that_grows_is_left_out_and_named(tmp_path: pathlib.Path) -> None:
+    top = tmp_path / "t"
+    top.mkdir()
+    (top / "log").write_bytes(b"x" * 3_000_000)
+    (top / "other").write_text("other")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "log").write_text("old")
+    writer = TreeWriter(str(tmp_path / "c"), anything)
+    for number, piece in enumerate(pack(str(top), anything)):
+        if number == 3:
+            with open(top / "log", "ab") as file:
+                file.write(b"more")
+        writer.feed(piece)
+    counts = writer.close()
+    assert [(path, code) for path, code, _ in counts.skipped] == [("log", "if_match_failed")]
+    assert (tmp_path / "c" / "log").read_text() == "old"
+    assert (tmp_path / "c" / "other").read_text() == "other"
+
+
+def test_a_folder_swapped_for_a_link_leads_nowhere(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    top = tmp_path / "t"
+    (top / "d").mkdir(parents=True)
+    (top / "d" / "secret").write_text("inside")
+    stream = b""
+    for piece in pack(str(top), anything):
+        if b'"d"' in piece and not (top / "d").is_symlink():
+            (top / "d" / "secret").unlink()
+            (top / "d").rmdir()
+            (top / "d").symlink_to(tmp_path / "outside")
+        stream += piece
+    assert b"secret\n" not in stream
+    assert b"}secret" not in stream
+
+
+def test_writing_never_follows_a_link(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "outside").mkdir()
+    copy = tmp_path / "c"
+    copy.mkdir()
+    (copy / "d").symlink_to(tmp_path / "outside")
+    (copy / "f").symlink_to(tmp_path / "outside" / "f")
+    top = tmp_path / "t"
+    (top / "d").mkdir(parents=True)
+    (top / "d" / "x").write_text("x")
+    (top / "f").write_text("f")
+    counts = put(copy, pack(str(top), anything))
+    assert os.listdir(tmp_path / "outside") == []
+    assert {path for path, _, _ in counts.skipped} >= {"d", "d/x"}
+    assert (copy / "f").read_text() == "f"
+    assert not (copy / "f").is_symlink()
+
+
+def test_what_may_not_be_read_is_named(nasty: pathlib.Path) -> None:
+    def may(path: str) -> None:
+        if "/a" in path.removeprefix(str(nasty)):
+            raise PathNotAllowed("no")
+
+    left = {one.path: one.skipped for one in manifest(str(nasty), may) if one.skipped}
+    assert left["a"] == "path_not_allowed"
+    with pytest.raises(PathNotAllowed):
+        list(manifest(f"{nasty}/a", may))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="everything can be read by root")
+def test_what_can_not_be_read_is_named(nasty: pathlib.Path) -> None:
+    (nasty / "a" / "text").chmod(0)
+    left = {one.path: one.skipped for one in manifest(str(nasty), anything) if one.skipped}
+    assert left["a/text"] == "io_error"
+
+
+def test_names_can_be_excluded(nasty: pathlib.Path) -> None:
+    found = {one.path for one in manifest(str(nasty), anything, ["*.o", "a/te*", "empty"])}
+    assert "a" in found
+    assert not {"a/text", "a/empty", "empty"} & found
+
+
+def test_a_kill_leaves_whole_files(tmp_path: pathlib.Path) -> None:
+    script = """
+import sys
+from handoff.nodes.trees import TreeWriter
+writer = TreeWriter(sys.argv[1], lambda _: None)
+while data := sys.stdin.buffer.read1(1 << 16):
+    writer.feed(data)
+writer.close()
+"""
+    top = tmp_path / "t"
+    top.mkdir()
+    for number in range(30):
+        (top / f"f{number:02d}").write_bytes(b"%02d" % number * 50_000)
+    stream = b"".join(pack(str(top), anything))
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "c")], stdin=subprocess.PIPE
+    )
+    assert child.stdin is not None
+    child.stdin.write(stream[: len(stream) // 2])
+    child.stdin.flush()
+    child.kill()
+    child.stdin.close()
+    child.wait()
+    for path in (tmp_path / "c").glob("f*"):
+        assert path.read_bytes() == (top / path.name).read_bytes()
+    put(tmp_path / "c", [stream])
+    assert facts(tmp_path / "c") == facts(top)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=400), st.lists(st.integers(1, 50), max_size=20))
+def test_any_bytes_are_refused_or_read(data: bytes, cuts: list[int]) -> None:
+    unpacker = Unpacker()
+    try:
+        at = 0
+        for cut in [*cuts, 400]:
+            list(unpacker.feed(data[at : at + cut]))
+            at += cut
+        unpacker.close()
+    except ProtocolViolation:
+        pass
+
+
+names = st.binary(min_size=1, max_size=12).filter(
+    lambda raw: b"/" not in raw and b"\0" not in raw and raw not in {b".", b".."}
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(names, st.binary(max_size=2000), max_size=6), st.integers(1, 4000))
+def test_any_names_and_bytes_come_over(files: dict[bytes, bytes], step: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        top, copy = pathlib.Path(folder) / "t", pathlib.Path(folder) / "c"
+        top.mkdir()
+        for name, data in files.items():
+            (top / os.fsdecode(name)).write_bytes(data)
+        stream = b"".join(pack(str(top), anything))
+        counts = put(copy, (stream[at : at + step] for at in range(0, len(stream), step)))
+        assert not counts.skipped
+        assert facts(copy) == facts(top)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/x", "../x", "a/../x", "a//b", "./a", "a/", "x\0y", "/".join("a" * 5000)]
+)
+def test_a_stream_that_leaves_the_top_is_refused(tmp_path: pathlib.Path, path: str) -> None:
+    header = Packer.header(Entry(path, "file", size=1, segments=((0, 1),), data=True))
+    writer = TreeWriter(str(tmp_path / "c"), anything)
+    with pytest.raises(ProtocolViolation):
+        writer.feed(Packer.header(Entry("", "dir", permissions=0o755)) + header + b"x")
+    writer.abort()
+
+
+def test_a_stream_that_is_cut_leaves_no_half_file(tmp_path: pathlib.Path) -> None:
+    top = tmp_path / "t"
+    top.mkdir()
+    (top / "f").write_bytes(b"x" * 100_000)
+    stream = b"".join(pack(str(top), anything))
+    for cut in (3, 50, 300, len(stream) - 1):
+        writer = TreeWriter(str(tmp_path / "c"), anything)
+        with pytest.raises(HandoffError):
+            writer.feed(stream[:cut])
+            writer.close()
+        writer.abort()
+        assert not (tmp_path / "c").exists() or not [
+            name for name in os.listdir(tmp_path / "c") if name != "f"
+        ]
+
+
+def test_bits_of_a_folder_that_is_closed_are_kept(
+    nasty: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    put(tmp_path / "copy", pack(str(nasty), anything))
+    assert stat.S_IMODE((tmp_path / "copy" / "closed").stat().st_mode) == 0o500
