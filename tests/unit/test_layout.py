@@ -55,6 +55,7 @@ LONG_MODULES: dict[str, str] = {
     "agentd/turns.py": "what a driver's outputs mean for a task, one small function an output",
     "executors/claude_driver.py": "one driver: one small function a message of the protocol",
     "wire/claude.py": "the messages of one protocol, as data",
+    "wire/node/messages.py": "the messages of one protocol, as data",
 }
 LONG_FUNCTIONS: dict[str, str] = {}
 

@@ -41,7 +41,7 @@ from handoff.wire.node.events import (
 )
 from handoff.wire.node.frames import MESSAGE_LIMIT, Frame, Refused
 from handoff.wire.node.greeting import BrainGreeting
-from handoff.wire.node.link import Channel, Link, _Ready
+from handoff.wire.node.link import Channel, Link
 from handoff.wire.node.messages import (
     PROTOCOL_VERSION,
     Ask,
@@ -67,6 +67,7 @@ from handoff.wire.node.messages import (
     Told,
 )
 from handoff.wire.node.options import BrainOptions
+from handoff.wire.node.outbox import Ready
 from handoff.wire.node.sealing import Ciphers, Random
 from handoff.wire.node.streams import FIRST_WINDOW, MOST_WINDOW, Receiving, Sending
 
@@ -121,7 +122,7 @@ class BrainLink(Link):
             self._refuse(refused)
             return
         self.session_id = self._greeting.session_id
-        self._control.append(_Ready(frame))
+        self._out.control.append(Ready(frame))
         self._step("hello_ack")
 
     def admit(self) -> None:
@@ -130,7 +131,7 @@ class BrainLink(Link):
         if self._waits_for != "admit" or greeting is None:
             return
         self._waits_for = ""
-        self._control.append(_Ready(self._greeting_frame(greeting.admit())))
+        self._out.control.append(Ready(self._greeting_frame(greeting.admit())))
         self._greeting = None
         self._open(greeting.frames(), greeting.features, greeting.hello)
 
@@ -142,7 +143,7 @@ class BrainLink(Link):
         """Answer :class:`PairAsked`: the key is stored. The link closes."""
         if self._waits_for == "pair":
             self._waits_for = ""
-            self._control.append(_Ready(self._greeting_frame(answer)))
+            self._out.control.append(Ready(self._greeting_frame(answer)))
             self._close(Close(1000, "paired"), tell=False)
 
     def _greet(self, message: Message, frame: Frame) -> None:
@@ -226,7 +227,7 @@ class BrainLink(Link):
                 remedy="send the content as a stream",
             )
         self._last_id = number
-        self._bodies.append(body)
+        self._out.bodies.append(body)
         self._add(number, _Asked(key, call), window, {}, FIRST_WINDOW)
         return number
 
@@ -249,7 +250,7 @@ class BrainLink(Link):
         window = self._window(window)
         self._last_id += 1
         number = self._last_id
-        self._bodies.append(self._body(Ask(number, key, offsets, window)))
+        self._out.bodies.append(self._body(Ask(number, key, offsets, window)))
         # What goes into the call is known when the node tells how much of it arrived.
         self._add(number, _Asked(key, call), window, offsets, -1)
         return number
@@ -258,20 +259,20 @@ class BrainLink(Link):
         """End a call; its result says how it ended. False: this node can't."""
         if number not in self._channels or not self._need_open().calls2:
             return False
-        self._control.append(Cancel(number, reason))
+        self._out.control.append(Cancel(number, reason))
         return True
 
     def signal(self, number: int, signal: int) -> bool:
         """Send a signal to a call's command. False: this node can't."""
         if number not in self._channels or not self._need_open().calls2:
             return False
-        self._control.append(Signal(number, signal))
+        self._out.control.append(Signal(number, signal))
         return True
 
     def forget(self, keys: tuple[str, ...]) -> None:
         """The results of these calls are stored here: the node need not keep them."""
         if keys and self._need_open().calls2:
-            self._control.append(Forget(keys))
+            self._out.control.append(Forget(keys))
 
     def give_up(self, number: int) -> None:
         """No longer wait for a call of the old vocabulary; a late answer is ignored."""
@@ -362,7 +363,7 @@ class BrainLink(Link):
         if isinstance(call, Exec) and self._need_open().chunks:
             chunks = oldcalls.Chunks(call)
         self._last_id = number
-        self._bodies.append(body)
+        self._out.bodies.append(body)
         self._old[old] = number
         self._channels[number] = Channel(_Asked(key, call, old, chunks))
         return number

@@ -18,9 +18,9 @@ of its call. Large results and streams wait while too much is under way (:mod:`p
 
 from __future__ import annotations
 
-from collections import deque
+import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from handoff import lifecycle
 from handoff.clock import iso
@@ -59,25 +59,17 @@ from handoff.wire.node.messages import (
     Unknown,
     encode_message,
 )
-from handoff.wire.node.pacing import Pace
+from handoff.wire.node.outbox import Outbox, Ready
 from handoff.wire.node.sealing import BadSeal, Ciphers, Random
-from handoff.wire.node.streams import MOST_WINDOW, Receiving, Sending, Turns
+from handoff.wire.node.streams import MOST_WINDOW, Receiving, Sending
 
 if TYPE_CHECKING:
     from handoff.clock import Clock
 
 __all__ = ["Channel", "Link"]
 
-#: bytes of a call or result from which it waits for its turn as streams do
-LARGE = 32 * 1024
 #: frames that may be malformed in one session before the peer is given up
 MALFORMED_LIMIT = 1_000
-
-
-class _Ready(NamedTuple):
-    """A frame of the handshake: it goes out as it is."""
-
-    frame: Frame
 
 
 class Channel:
@@ -93,7 +85,7 @@ class Channel:
         self.held: str | None = None
 
 
-class Link:
+class Link(abc.ABC):
     """One end. Use :class:`~handoff.wire.node.brain.BrainLink` or
     :class:`~handoff.wire.node.node.NodeLink`.
 
@@ -128,11 +120,7 @@ class Link:
         self.session_id = ""
         #: milliseconds of the last ping's round trip, -1 before one
         self.rtt_ms = -1.0
-        self._frames: TextFrames | BinaryFrames = TextFrames()
-        self._control: deque[Message | _Ready] = deque()
-        self._bodies: deque[str] = deque()
-        self._turns = Turns()
-        self._pace: Pace | None = None
+        self._out = Outbox(clock)
         self._channels: dict[int, Channel] = {}
         self._events: list[Event] = []
         self._handshake_s = handshake_s
@@ -152,11 +140,12 @@ class Link:
             return
         self._heard = self._clock.monotonic()
         try:
-            item, ack = self._frames.read(frame)
-            if self._frames.counted:
+            item, ack = self._out.frames.read(frame)
+            if self._out.frames.counted:
                 self._arrived += len(frame)
                 if ack and self._acked != self._arrived:
-                    self._queue_ack()
+                    self._acked = self._arrived
+                    self._out.ack(self._arrived)
             if isinstance(item, Piece):
                 self._take_piece(item)
             elif self.state == "open":
@@ -177,7 +166,7 @@ class Link:
             self.closing = Close(code, reason, text.partition(":")[2].strip(), ours=False)
             self._end(self.closing)
         self._clear()
-        self._control.clear()
+        self._out.drop(control=True)
 
     def tick(self) -> None:
         """Do what is due by the clock."""
@@ -197,10 +186,16 @@ class Link:
     def next_frame(self) -> Frame | None:
         """The next frame to send, or None: nothing may be sent now."""
         try:
-            return self._next()
+            frame, sending = self._out.next(self.state == "open")
         except BadSeal as error:
             self._refuse(Refused(error.reason))
             return None
+        if sending is not None:
+            if sending.drained():
+                self._events.append(Drained(sending.id, sending.stream))
+            if sending.over:
+                self._release(sending.id)
+        return frame
 
     def events(self) -> list[Event]:
         """What happened since the last call."""
@@ -214,12 +209,12 @@ class Link:
     @property
     def max_frame(self) -> int:
         """Bytes of the largest frame that is taken now."""
-        return self._frames.limit
+        return self._out.frames.limit
 
     @property
     def busy(self) -> bool:
         """Whether something waits to be sent."""
-        return bool(self._control or self._bodies or self._turns)
+        return bool(self._out)
 
     # -- streams --------------------------------------------------------------------------
 
@@ -230,7 +225,7 @@ class Link:
         if sending is None or sending.ended:
             return True
         sending.add(data)
-        self._turns.enter(sending)
+        self._out.turns.enter(sending)
         return not sending.full
 
     def end(self, number: int, stream: str) -> None:
@@ -238,7 +233,7 @@ class Link:
         sending = self._sending(number, stream)
         if sending is not None and not sending.ended:
             sending.ended = True
-            self._turns.enter(sending)
+            self._out.turns.enter(sending)
 
     def pending(self, number: int, stream: str) -> int:
         """Bytes of a stream that wait to be sent."""
@@ -252,47 +247,15 @@ class Link:
         if receiving is not None:
             upto = receiving.consume(size)
             if upto:
-                self._control.append(Credit(number, stream, upto))
+                self._out.control.append(Credit(number, stream, upto))
 
     def stop_stream(self, number: int, stream: str) -> None:
         """No more of that stream is wanted; the call goes on."""
         channel = self._channels.get(number)
         if channel and channel.receiving.pop(stream, None) is not None:
-            self._control.append(StopStream(number, stream))
+            self._out.control.append(StopStream(number, stream))
 
     # -- sending --------------------------------------------------------------------------
-
-    def _next(self) -> Frame | None:
-        if self._control:
-            item = self._control.popleft()
-            return item.frame if isinstance(item, _Ready) else self._write(item, 64)
-        if self.state != "open":
-            return None
-        pace = self._pace
-        may = pace is None or pace.open
-        if self._bodies and (may or len(self._bodies[0]) < LARGE):
-            body = self._bodies.popleft()
-            return self._write(body, len(body))
-        sending = self._turns.next() if may else None
-        if sending is None:
-            return None
-        piece = sending.take(pace.piece if pace else LARGE)
-        frame = self._write(piece, len(piece.data))
-        self._turns.enter(sending)
-        if sending.drained():
-            self._events.append(Drained(sending.id, sending.stream))
-        if sending.over:
-            self._release(sending.id)
-        return frame
-
-    def _write(self, item: Message | Piece | str, size: int) -> Frame:
-        pace = self._pace
-        if pace is None:
-            return self._frames.write(item)
-        ack = pace.wants_ack(size)
-        frame = self._frames.write(item, ack)
-        pace.sent(len(frame), ack, self._clock.monotonic())
-        return frame
 
     def _body(self, message: Message) -> str:
         """A call or result as JSON.
@@ -316,7 +279,7 @@ class Link:
         channel.held = body
         for sending in channel.sending.values():
             sending.ended = True
-            self._turns.enter(sending)
+            self._out.turns.enter(sending)
         self._release(number)
 
     def _release(self, number: int) -> None:
@@ -324,14 +287,8 @@ class Link:
         if channel is None or channel.held is None:
             return
         if all(sending.over for sending in channel.sending.values()):
-            self._bodies.append(channel.held)
+            self._out.bodies.append(channel.held)
             del self._channels[number]
-
-    def _queue_ack(self) -> None:
-        if self._control and isinstance(self._control[-1], Ack):
-            self._control.pop()
-        self._acked = self._arrived
-        self._control.append(Ack(self._arrived))
 
     def _sending(self, number: int, stream: str) -> Sending | None:
         channel = self._channels.get(number)
@@ -339,8 +296,9 @@ class Link:
 
     # -- receiving ------------------------------------------------------------------------
 
+    @abc.abstractmethod
     def _greet(self, message: Message, frame: Frame) -> None:
-        raise NotImplementedError
+        """Take a message of the handshake."""
 
     def _take(self, message: Message) -> None:
         kind = type(message)
@@ -361,11 +319,8 @@ class Link:
 
     def _on_ping(self, ping: Ping) -> None:
         # One answer is enough for pings that came while nothing could be sent.
-        if not any(isinstance(item, Pong) for item in self._control):
-            self._control.append(Pong(ts=iso(self._clock.now_ms()), echo_ts=ping.ts))
-
-    def _on_pong(self, pong: Pong) -> None:
-        """Any frame is a sign of life; there is nothing else to do."""
+        if not self._out.waits(Pong):
+            self._out.control.append(Pong(ts=iso(self._clock.now_ms()), echo_ts=ping.ts))
 
     def _on_bye(self, bye: Bye) -> None:
         code = bye.code or _code(bye.reason)
@@ -373,7 +328,8 @@ class Link:
         self._close(Close(code, reason, bye.detail, ours=False, retry_ms=bye.retry_ms), tell=False)
 
     def _on_ack(self, ack: Ack) -> None:
-        if self._pace is None or not self._pace.acked(ack.bytes, self._clock.monotonic()):
+        pace = self._out.pace
+        if pace is None or not pace.acked(ack.bytes, self._clock.monotonic()):
             self._odd("an ack of what was not sent", str(ack.bytes))
 
     def _on_credit(self, credit: Credit) -> None:
@@ -381,7 +337,7 @@ class Link:
         if sending is not None:
             most = sending.offset + MOST_WINDOW
             sending.upto = max(sending.upto, min(credit.upto, most))
-            self._turns.enter(sending)
+            self._out.turns.enter(sending)
 
     def _on_stop(self, stop: StopStream) -> None:
         sending = self._sending(stop.id, stop.stream)
@@ -428,11 +384,9 @@ class Link:
 
     def _open(self, frames: TextFrames | BinaryFrames, features: Features, hello: Hello) -> None:
         self._advance("auth_ok")
-        self._frames = frames
+        self._out.open(frames)
         self.features = features
         self.hello = hello
-        if frames.counted:
-            self._pace = Pace()
         self._events.append(Opened(self.session_id, features, hello))
 
     def _close(self, close: Close, *, tell: bool = True, retry_ms: int = 0) -> None:
@@ -441,12 +395,10 @@ class Link:
         last = self._last_message(close, retry_ms) if tell else None
         greeting = self.state != "open"
         self._advance("close")
-        kept = [item for item in self._control if isinstance(item, _Ready)]
-        self._control.clear()
-        self._control.extend(kept)
+        self._out.drop()
         if last is not None:
-            frame = _Ready(self._greeting_frame(last)) if greeting else last
-            self._control.append(frame)
+            frame = Ready(self._greeting_frame(last)) if greeting else last
+            self._out.control.append(frame)
         self.closing = close
         self._end(close)
         self._clear()
@@ -468,8 +420,6 @@ class Link:
 
     def _clear(self) -> None:
         self._channels.clear()
-        self._bodies.clear()
-        self._turns = Turns()
 
 
 def _code(reason: str) -> int:
@@ -479,7 +429,7 @@ def _code(reason: str) -> int:
 
 _COMMON: dict[type[Message], Callable[[Any, Any], None]] = {
     Ping: Link._on_ping,
-    Pong: Link._on_pong,
+    Pong: lambda _link, _pong: None,  # like any frame, a sign of life
     Bye: Link._on_bye,
     Ack: Link._on_ack,
     Credit: Link._on_credit,

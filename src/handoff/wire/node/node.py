@@ -35,7 +35,7 @@ from handoff.wire.node.events import (
 from handoff.wire.node.features import PLUGIN
 from handoff.wire.node.frames import MESSAGE_LIMIT, Frame, Refused
 from handoff.wire.node.greeting import NodeGreeting
-from handoff.wire.node.link import Channel, Link, _code, _Ready
+from handoff.wire.node.link import Channel, Link, _code
 from handoff.wire.node.messages import (
     LEGACY_FILE_LIMIT,
     Ask,
@@ -65,6 +65,7 @@ from handoff.wire.node.messages import (
     Unknown,
 )
 from handoff.wire.node.options import NodeOptions
+from handoff.wire.node.outbox import Ready
 from handoff.wire.node.sealing import Ciphers, Random
 from handoff.wire.node.streams import FIRST_WINDOW, MOST_WINDOW, Receiving, Sending
 
@@ -117,13 +118,13 @@ class NodeLink(Link):
         self._ping_at = 0.0
         self._times: deque[float] | None = None
         if pair is not None:
-            self._control.append(_Ready(self._greeting_frame(pair)))
+            self._out.control.append(Ready(self._greeting_frame(pair)))
             self._step("pair")
         else:
             self._greeting = NodeGreeting(options, ciphers, random)
             ts = iso(clock.now_ms())
             hello = self._greeting.make_hello(ts, self._greeting_frame)
-            self._control.append(_Ready(hello))
+            self._out.control.append(Ready(hello))
             self._step("hello")
 
     # -- time -----------------------------------------------------------------------------
@@ -134,9 +135,9 @@ class NodeLink(Link):
         now = self._clock.monotonic()
         if self.state == "open" and now >= self._ping_at:
             self._ping_at = now + self._options.ping_s
-            if not any(isinstance(item, Ping) for item in self._control):
+            if not self._out.waits(Ping):
                 self._pinged = now
-                self._control.append(Ping(iso(self._clock.now_ms())))
+                self._out.control.append(Ping(iso(self._clock.now_ms())))
 
     def wake_at(self) -> float | None:
         """When to call :meth:`tick` and to look for frames again."""
@@ -186,7 +187,7 @@ class NodeLink(Link):
             ts = iso(self._clock.now_ms())
             auth = greeting.take_ack(message, frame, ts, self._greeting_frame)
             self.session_id = message.session_id
-            self._control.append(_Ready(auth))
+            self._out.control.append(Ready(auth))
             self._step("hello_ack")
             return
         if not isinstance(message, AuthOk):
@@ -224,7 +225,7 @@ class NodeLink(Link):
             return
         if asked.old is not None:
             del self._channels[number]
-            self._bodies.append(self._old_body(asked, result))
+            self._out.bodies.append(self._old_body(asked, result))
             return
         streams = {
             name: sending.offset + sending.pending for name, sending in channel.sending.items()
@@ -250,7 +251,7 @@ class NodeLink(Link):
             return
         ask = channel.info
         got = dict(received or {})
-        self._control.append(Told(number, ask.key, state, got))
+        self._out.control.append(Told(number, ask.key, state, got))
         if state not in {"running", "done"} or call is None:
             del self._channels[number]
             return
@@ -267,7 +268,7 @@ class NodeLink(Link):
     def notice(self, kind: str, body: Mapping[str, Any]) -> None:
         """Tell the brain of something that no call asked for."""
         if self.state == "open" and self.features is not None and self.features.calls2:
-            self._bodies.append(self._body(Notice(kind, body)))
+            self._out.bodies.append(self._body(Notice(kind, body)))
 
     def _result_body(
         self, number: int, result: Result, streams: dict[str, int], repeated: bool
@@ -379,7 +380,7 @@ class NodeLink(Link):
 
     def _say_error(self, number: str, reason: str, detail: str) -> None:
         body = ErrorMessage(number, oldcalls.CODES[reason], reason, detail)
-        self._bodies.append(self._body(body))
+        self._out.bodies.append(self._body(body))
 
     def _on_pong(self, pong: Pong) -> None:  # noqa: ARG002
         if self._pinged:
