@@ -44,6 +44,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("run", "run a command in a task's worktree"),
         "status": ("status", "the daemon and what it is doing"),
     },
+    "Sessions": {
+        "session": ("session", "hand a session over to a new one, once"),
+    },
     "Keep house": {
         "project": ("project", "register, list or forget repositories"),
         "footprint": ("footprint", "processes that tasks hold"),
@@ -155,6 +158,11 @@ def _dispatch(argv: list[str], found: dict[str, Any]) -> int:
     if entry is None:
         raise _unknown(name)
     module = _module(entry[0])
+    if hasattr(module, "verb"):
+        found["json"] = json_wanted or "--json" in rest
+        module, rest = module.verb(rest)
+        if module is None:
+            return 0
     if hasattr(module, "quick") and module.quick(rest):
         return 0
     after: list[str] | None = None
@@ -189,6 +197,8 @@ def _report(error: HandoffError, found: dict[str, Any]) -> int:
         import json
 
         body = {**error.to_json(), "exit_code": error.exit_code}
+        if hasattr(error, "retry"):
+            body["retry"] = error.retry
         if remedy:
             body["remedy"] = remedy
         print(json.dumps(body), file=sys.stderr, flush=True)

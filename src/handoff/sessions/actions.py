@@ -109,7 +109,7 @@ ACTIONS: Mapping[str, Action] = {
         writes=True,
     ),
     "opening_status": Action(
-        "What is known of an attempt, or of all attempts of a record.",
+        "What is known of an attempt, of all attempts of a record, or of all attempts.",
         {"attempt_id": _SOME_ATTEMPT, "ref": _SOME_REF},
     ),
     "read": Action(
@@ -310,8 +310,8 @@ def _together(action: str, found: Mapping[str, Any]) -> list[dict[str, str]]:
     if "model" in args and not args["model"].need and ("model" in found) != ("provider" in found):
         lone = "provider" if "model" in found else "model"
         return [_fault(f"/{lone}", "missing", "model and provider go together: both or neither")]
-    if action == "opening_status" and ("attempt_id" in found) == ("ref" in found):
-        return [_fault("", "missing", "give either attempt_id or ref")]
+    if action == "opening_status" and "attempt_id" in found and "ref" in found:
+        return [_fault("/ref", "wrong_value", "give attempt_id or ref, not both")]
     return []
 
 

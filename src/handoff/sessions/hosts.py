@@ -42,19 +42,10 @@ _MARKS = (
 )
 
 
-def surrounding(env: Mapping[str, str]) -> tuple[str, str]:
-    """The session that this environment belongs to, and its kind of host; "" for none.
-
-    Raises:
-        UsageError: it belongs to more than one, so that which one speaks can't be told.
-    """
-    found = [(env[name], kind) for name, kind in _MARKS if env.get(name)]
-    if len(found) > 1:
-        raise UsageError(
-            "this runs inside more than one agent's session: " + ", ".join(k for _, k in found),
-            remedy="say which with --session ID --host KIND",
-        )
-    return found[0] if found else ("", "")
+def surrounding(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The sessions that this environment belongs to, each with its kind of host. More than
+    one: an agent was started from within another one's session."""
+    return [(env[name], kind) for name, kind in _MARKS if env.get(name)]
 
 
 class _Outside:

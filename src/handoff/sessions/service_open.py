@@ -130,10 +130,11 @@ def opening_status(service: Service, given: Mapping[str, Any], _caller: Caller) 
     journal = service.journal
     if "attempt_id" in given:
         return journal.status(given["attempt_id"])
-    attempts = journal.attempts(given["ref"])
-    if not attempts:
-        service.records.raw(given["ref"])  # no such record is another answer than no attempt
-    return {"ref": given["ref"], "attempts": [journal.status(one) for one in attempts]}
+    ref = given.get("ref", "")
+    attempts = journal.attempts(ref)
+    if ref and not attempts:
+        service.records.raw(ref)  # no such record is another answer than no attempt
+    return {"ref": ref, "attempts": [journal.status(one) for one in attempts]}
 
 
 # -- a person -----------------------------------------------------------------------------------

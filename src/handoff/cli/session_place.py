@@ -1,0 +1,220 @@
+"""What the verbs of ``handoff session`` share: whose store, who calls, how it is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from handoff.cli.parsing import Parser
+from handoff.errors import ActorRefused, HandoffError, UsageError, WorkspaceMissing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any
+
+    from handoff.cli.context import Context
+    from handoff.sessions.service import Caller, Service
+
+HOSTS = ("hermes", "claude", "codex", "opencode", "other")
+#: the source where an agent runs this that does not say which of its sessions it is
+UNIDENTIFIED = "unidentified"
+#: set by agents that name no session to what they start
+_SILENT = (("CLAUDECODE", "claude"), ("OPENCODE", "opencode"), ("AI_AGENT", "other"))
+
+
+def parser(name: str, about: str, *, examples: str = "", source: bool = False) -> Parser:
+    """A verb's parser. ``source``: the verb speaks for a session."""
+    made = Parser(f"session {name}", about, examples=examples)
+    made.add_argument(
+        "-p",
+        "--profile",
+        metavar="NAME",
+        default="",
+        help="profile of Hermes, or 'handoff' for Handoff's own store",
+    )
+    made.add_argument(
+        "--host",
+        metavar="KIND",
+        choices=HOSTS,
+        default="",
+        help="the agent: of the source, or (prepare) of the new session",
+    )
+    if source:
+        made.add_argument(
+            "--session",
+            metavar="ID",
+            default="",
+            help="source session, if the surroundings do not name it",
+        )
+    return made
+
+
+def workspace(args: Namespace, *, need: bool = True) -> str:
+    """The absolute path of ``--workspace``; without one, of the current folder.
+
+    Raises:
+        WorkspaceMissing: the current folder is gone, and nothing else was given.
+    """
+    given = str(getattr(args, "workspace", "") or "")
+    if not given and not need:
+        return ""
+    if os.path.isabs(given):
+        return given
+    return os.path.join(here(), given) if given not in ("", ".") else here()
+
+
+def here() -> str:
+    """The current folder.
+
+    Raises:
+        WorkspaceMissing: it was removed.
+    """
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise WorkspaceMissing(
+            "the current folder is gone", remedy="cd, or give --workspace with an absolute path"
+        ) from error
+
+
+def absolute(path: str) -> str:
+    """A path as an absolute one."""
+    path = os.path.expanduser(path)
+    return path if os.path.isabs(path) else os.path.join(here(), path)
+
+
+def service(args: Namespace, place: str = "", host: str | None = None) -> Service:
+    """Sessions of the profile that the call means. ``place``: the workspace, if there is
+    one; some of Hermes' policies depend on it. ``host``: of the source."""
+    from handoff import places
+    from handoff.sessions.hosts import adapters
+    from handoff.sessions.profile import choose
+    from handoff.sessions.service import Service
+
+    try:
+        cwd = os.getcwd()
+    except OSError:
+        cwd = ""
+    profile = choose(os.environ, cwd, places.home_dir(), args.profile, args.host)
+    kinds = adapters(profile, os.environ, place)
+    own = "other" if profile.own else "hermes"
+    return Service(profile, kinds(host or own), env=os.environ, hosts=kinds)
+
+
+def caller(args: Namespace) -> Caller:
+    """The session that this call speaks for: the one around it, or the one that was named.
+
+    Raises:
+        ActorRefused: another session was named than one around this call.
+        UsageError: it is within several, and none was named.
+    """
+    from handoff.sessions.hosts import surrounding
+    from handoff.sessions.service import Caller
+
+    around = surrounding(os.environ)
+    named = str(getattr(args, "session", "") or "")
+    if named and not around:
+        return Caller("cli", named, host=args.host)
+    if named:
+        around = [one for one in around if one[0] == named]
+        if not around:
+            raise ActorRefused(
+                "this runs inside an agent's session and can't speak for another one",
+                remedy="leave --session out, or run it outside of the agent",
+            )
+    if len(around) > 1:
+        raise UsageError(
+            "this runs inside sessions of " + " and ".join(kind for _, kind in around),
+            remedy="say which with --session ID",
+        )
+    if around:
+        return Caller("cli", around[0][0], host=around[0][1])
+    silent = [agent for name, agent in _SILENT if os.environ.get(name)]
+    return Caller("cli", UNIDENTIFIED, host=silent[0]) if silent else Caller("cli")
+
+
+def person(made: Service, attempt_id: str = "") -> Caller:
+    """The person at this terminal.
+
+    Raises:
+        NotATerminal, ActorRefused: there is none, or this runs inside an agent's session.
+    """
+    from handoff.sessions import recover
+    from handoff.sessions.service import Caller
+    from handoff.sessions.terminal import Terminal
+
+    who = recover.person(made.journal, os.environ, Terminal(), attempt_id)
+    return Caller("cli", person=True, name=who.id)
+
+
+def guarded(
+    run: Callable[[str, Namespace, Context], int], name: str, args: Namespace, context: Context
+) -> int:
+    """Run a verb. What it refuses is said without secrets, and with what may be retried."""
+    if context.agentd or context.target:
+        raise UsageError(
+            "sessions are of this machine: --agentd and --target say nothing here",
+            remedy=f"handoff session {name} --help",
+        )
+    try:
+        return run(name, args, context)
+    except HandoffError as error:
+        raise clean(error, args) from error
+
+
+def clean(error: HandoffError, args: Namespace) -> HandoffError:
+    """The same error without secrets of the call in it, and with ``retry``."""
+    from handoff.sessions.guard import RedactorGuard
+    from handoff.sessions.retry import retry_of
+
+    try:
+        guard = service(args).records.guard
+    except HandoffError:
+        guard = RedactorGuard(b"of a call that has no store")
+    told = {"cause": error.cause, "remedy": error.remedy, "details": error.details}
+    found = guard.value(told).value
+    error.cause, error.remedy, error.details = found["cause"], found["remedy"], found["details"]
+    error.args = (error.cause,)
+    error.retry = retry_of(error)  # type: ignore[attr-defined]
+    return error
+
+
+def read_input(path: str, limit: int) -> bytes:
+    """A file's bytes, or standard input's for ``-``; at most ``limit`` and one more.
+
+    Raises:
+        UsageError: standard input is a terminal, or the file can't be read.
+    """
+    if path == "-":
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError(
+                "the state is read from a file, or from standard input by a pipe",
+                remedy="handoff session create --help",
+            )
+        return sys.stdin.buffer.read(limit + 1)
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit + 1)
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}", remedy="") from error
+
+
+def when(milliseconds: int) -> str:
+    """A time for people, local."""
+    from handoff.cli.terminal import local_time
+    from handoff.clock import iso
+
+    return local_time(iso(milliseconds)) if milliseconds else "unknown"
+
+
+def show_findings(context: Context, reply: dict[str, Any]) -> None:
+    """What has changed, and which rules the state lost, for people."""
+    from handoff.cli.terminal import safe_line
+
+    for one in reply.get("discrepancies", []):
+        context.show(f"  {one['severity']:<5} {one['code']}: {safe_line(one['message'])}")
+    for text in reply.get("dropped", []):
+        text = text["text"] if isinstance(text, dict) else text
+        context.show(f"  lost  a rule of the user: {safe_line(text)}")
