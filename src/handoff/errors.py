@@ -35,6 +35,8 @@
     │   ├── PathNotAllowed             path_not_allowed         403  3
     │   ├── PolicyDenied               policy_denied            403  3
     │   ├── PolicyAsks                 policy_ask               409  3
+    │   ├── PairingRefused             pairing_refused          403  3
+    │   ├── NodeExists                 node_exists              409  3
     │   ├── UnsupportedByPeer          unsupported_by_peer      409  3
     │   ├── FileInTheWay               file_exists              409  3
     │   ├── FileChanged                if_match_failed          409  3
@@ -45,6 +47,7 @@
     │   ├── UnknownProject             unknown_project          404  4
     │   ├── UnknownRecord              ref_not_found            404  4
     │   ├── UnknownAttempt             unknown_attempt          404  4
+    │   ├── UnknownNode                unknown_node             404  4
     │   ├── FileMissing                file_not_found           404  4
     │   ├── UnknownCall                unknown_call             404  4
     │   └── AmbiguousId                ambiguous_id             409  2
@@ -115,6 +118,7 @@ __all__ = [
     "IntegrityFailed",
     "JournalCorrupt",
     "LaunchFailed",
+    "NodeExists",
     "NotARegularFile",
     "NotARepository",
     "NotATerminal",
@@ -122,6 +126,7 @@ __all__ = [
     "NotFound",
     "OpeningUncertain",
     "OutcomeUnknown",
+    "PairingRefused",
     "PathNotAllowed",
     "PathTooLong",
     "PolicyAsks",
@@ -145,6 +150,7 @@ __all__ = [
     "Unauthorized",
     "UnknownAttempt",
     "UnknownCall",
+    "UnknownNode",
     "UnknownProject",
     "UnknownRecord",
     "UnknownTask",
@@ -397,6 +403,19 @@ class PolicyAsks(NotAllowed):
     code = "policy_ask"
 
 
+class PairingRefused(NotAllowed):
+    """The pairing code is unknown, used, expired, or was not proven."""
+
+    code = "pairing_refused"
+    http = 403
+
+
+class NodeExists(NotAllowed):
+    """A node of that name is known already."""
+
+    code = "node_exists"
+
+
 class UnsupportedByPeer(NotAllowed):
     """The node at the other end is of a kind that can't do that."""
 
@@ -457,6 +476,12 @@ class UnknownAttempt(NotFound):
     """No attempt to open a session has that id here."""
 
     code = "unknown_attempt"
+
+
+class UnknownNode(NotFound):
+    """No node has that name."""
+
+    code = "unknown_node"
 
 
 class FileMissing(NotFound):
