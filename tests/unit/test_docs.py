@@ -16,6 +16,7 @@ import pytest
 from tests.support.markdown import ROOT, anchors, documents, fences, links, prose, rows
 
 from handoff import config, lifecycle
+from handoff.cli import session
 from handoff.cli.main import GROUPS, table
 from handoff.errors import all_errors
 from handoff.wire.agentd import EVENT_TYPES
@@ -210,8 +211,12 @@ def test_commands_and_flags_that_are_shown_exist(name: str) -> None:
             continue
         assert command in table(), f"{name}: handoff {' '.join(words)}"
         module = importlib.import_module(f"handoff.cli.{table()[command][0]}")
+        rest = words[1:]
+        if hasattr(module, "VERBS") and any(not word.startswith("-") for word in rest):
+            module, rest = module.verb(rest)
+            command += f" {module.name}"
         parser = parsers.setdefault(command, module.parser())
-        for word in words[1:]:
+        for word in rest:
             if word == "--" or (command == "run" and not word.startswith("--")):
                 break
             flag = word.split("=")[0].strip("',")
@@ -238,6 +243,8 @@ def test_commands_that_the_program_names_exist() -> None:
     for path in sorted(SRC.rglob("*.py")):
         for text in strings(path):
             for command in re.findall(r"(?:^|['`\n(: ])handoff ([a-z_{}][\w{}-]*)", text):
+                for verb in re.findall(r"handoff session ([a-z]+)\b", text):
+                    assert verb in session.VERBS, f"{path.name}: {text!r}"
                 if re.match(rf"handoff {re.escape(command)}\b", text) or "`handoff" in text:
                     assert command in names, f"{path.name}: handoff {command} in {text!r}"
                     checked += 1

@@ -36,21 +36,34 @@ class Words:
 
 def commands() -> list[Words]:
     """All commands, from their parsers."""
-    from handoff.cli.main import _module, table
+    return [words for words in everything() if " " not in words.name]
+
+
+def everything() -> list[Words]:
+    """All commands, and the verbs of those that are groups (``session list``)."""
+    from handoff.cli.main import parsers, table
 
     return [
-        Words(name, about, _module(module).parser()) for name, (module, about) in table().items()
+        Words(full, about if full == name else str(made.description).split("\n")[0], made)
+        for name, (_, about) in table().items()
+        for full, made in parsers(name)
     ]
+
+
+def groups() -> list[str]:
+    """The commands that have verbs."""
+    return sorted({words.name.split()[0] for words in everything() if " " in words.name})
 
 
 def bash() -> str:
     """The script for bash."""
     cases, valued = [], {"--agentd", "--target", "--config"}
     choices_of = {}
-    for words in commands():
+    for words in everything():
         flags = " ".join(flag for flag, *_ in words.flags)
         kind = "task" if words.task else " ".join(words.choices)
-        cases.append(f'    {words.name}) flags="{flags}"; first="{kind}" ;;')
+        name = f'"{words.name}"' if " " in words.name else words.name
+        cases.append(f'    {name}) flags="{flags}"; first="{kind}" ;;')
         for flag, _, takes, choices in words.flags:
             if takes:
                 valued.add(flag)
@@ -62,7 +75,11 @@ def bash() -> str:
         for flag, choices in choices_of.items()
     )
     return _BASH.format(
-        names=names, cases="\n".join(cases), valued="|".join(sorted(valued)), values=values
+        names=names,
+        cases="\n".join(cases),
+        valued="|".join(sorted(valued)),
+        values=values,
+        groups="|".join(groups()),
     )
 
 
@@ -79,7 +96,10 @@ _handoff() {{
       --agentd|--target|--config) globals+=("${{COMP_WORDS[at]}}" "${{COMP_WORDS[at+1]}}"); ((at++)) ;;
       {valued}) ((at++)) ;;
       -*) ;;
-      *) if [[ -z "$command" ]]; then command="${{COMP_WORDS[at]}}"; else ((position++)); fi ;;
+      *)
+        if [[ -z "$command" ]]; then command="${{COMP_WORDS[at]}}"
+        elif [[ "$command" =~ ^({groups})$ ]]; then command="$command ${{COMP_WORDS[at]}}"
+        else ((position++)); fi ;;
     esac
   done
   case "$prev" in
@@ -122,8 +142,10 @@ def _zsh_text(text: str) -> str:
 def zsh() -> str:
     """The script for zsh."""
     rows = "\n".join(f"    '{w.name}:{_zsh_text(w.about)}'" for w in commands())
-    cases = []
-    for words in commands():
+    cases: list[str] = []
+    inner: dict[str, list[str]] = {name: [] for name in groups()}
+    for words in everything():
+        group, _, verb = words.name.partition(" ")
         specs = []
         for flag, text, takes, choices in words.flags:
             value = f":value:({' '.join(choices)})" if choices else ":value:_files" if takes else ""
@@ -133,9 +155,29 @@ def zsh() -> str:
         elif words.choices:
             specs.append(f"'1:what:({' '.join(words.choices)})'")
         specs.append("'*:file:_files'")
-        cases.append(f"    {words.name}) _arguments {' '.join(specs)} ;;")
+        if verb:
+            inner[group].append(f"        {verb}) _arguments {' '.join(specs)} ;;")
+        elif group not in inner:
+            cases.append(f"    {group}) _arguments {' '.join(specs)} ;;")
+    for group, verbs in inner.items():
+        names = " ".join(verb.split(")")[0].strip() for verb in verbs)
+        lines = "\n".join(verbs)
+        cases.append(_ZSH_GROUP.format(group=group, names=names, cases=lines))
     return _ZSH.format(rows=rows, cases="\n".join(cases))
 
+
+_ZSH_GROUP = """\
+    {group})
+      if (( CURRENT == 2 )); then
+        compadd {names}
+        return
+      fi
+      local verb=$words[2]
+      shift words
+      (( CURRENT-- ))
+      case $verb in
+{cases}
+      esac ;;"""
 
 _ZSH = """\
 #compdef handoff
@@ -171,8 +213,15 @@ def fish() -> str:
     top = f"not __fish_seen_subcommand_from {names}"
     for words in commands():
         lines.append(f"complete -c handoff -n '{top}' -a {words.name} -d '{words.about}'")
-    for words in commands():
-        seen = f"__fish_seen_subcommand_from {words.name}"
+    for words in everything():
+        group, _, verb = words.name.partition(" ")
+        seen = f"__fish_seen_subcommand_from {group}"
+        if verb:
+            seen += f"; and __fish_seen_subcommand_from {verb}"
+        elif group in groups():
+            seen += f"; and not __fish_seen_subcommand_from {' '.join(words.choices)}"
+        else:  # a verb may have a command's name
+            seen += f"; and not __fish_seen_subcommand_from {' '.join(groups())}"
         if words.task:
             lines.append(f"complete -c handoff -n '{seen}' -a '(handoff _ids 2>/dev/null)'")
         elif words.choices:

@@ -64,6 +64,15 @@ def table() -> dict[str, tuple[str, str]]:
     return {name: row for group in GROUPS.values() for name, row in group.items()}
 
 
+def parsers(name: str) -> list[tuple[str, Any]]:
+    """A command's parser and, of a group of commands, each verb's: (full name, parser)."""
+    module = _module(table()[name][0])
+    found = [(name, module.parser())]
+    for verb in getattr(module, "VERBS", ()):
+        found.append((f"{name} {verb}", module.verb([verb])[0].parser()))
+    return found
+
+
 def help_text() -> str:
     """What ``handoff --help`` prints."""
     lines = [

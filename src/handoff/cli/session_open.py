@@ -139,9 +139,13 @@ def _open(args: Namespace, context: Context) -> int:
     try:
         service, request = _request(args)
     except HandoffError as error:
-        clean = place.clean(error, args)
-        return _report(Outcome(exit_code(error), error=clean.to_json()), context)
+        code = exit_code(error)
+        return _report(Outcome(code, error=place.clean(error, args).to_json()), context)
     outcome = service.open(request, agree=lambda lines: _agree(lines, service, args))
+    if outcome.error:
+        told = service.records.guard.value(outcome.error).value
+        told["remedy"] = place.remedy(str(told.get("remedy", "")), service.profile.name)
+        outcome.error = told
     return _report(outcome, context)
 
 

@@ -165,20 +165,37 @@ def guarded(
 
 
 def clean(error: HandoffError, args: Namespace) -> HandoffError:
-    """The same error without secrets of the call in it, and with ``retry``."""
+    """The same error without secrets of the call in it, with ``retry``, and with a remedy
+    that works as printed."""
     from handoff.sessions.guard import RedactorGuard
     from handoff.sessions.retry import retry_of
 
+    name = ""
     try:
-        guard = service(args).records.guard
+        made = service(args)
+        guard, name = made.records.guard, made.profile.name
     except HandoffError:
         guard = RedactorGuard(b"of a call that has no store")
     told = {"cause": error.cause, "remedy": error.remedy, "details": error.details}
     found = guard.value(told).value
-    error.cause, error.remedy, error.details = found["cause"], found["remedy"], found["details"]
+    error.cause, error.details = found["cause"], found["details"]
+    error.remedy = remedy(found["remedy"], name)
     error.args = (error.cause,)
     error.retry = retry_of(error)  # type: ignore[attr-defined]
     return error
+
+
+def remedy(text: str, profile: str) -> str:
+    """A remedy of Sessions as a whole command, for the profile of the call."""
+    import re
+
+    found = re.fullmatch(
+        r"(?:handoff session )?(recover|status|confirm|abandon) ([A-Za-z0-9][\w.-]{7,63})", text
+    )
+    if found is None:
+        return text
+    flag = f"--profile {profile} " if profile else ""
+    return f"handoff session {found[1]} {flag}{found[2]}"
 
 
 def read_input(path: str, limit: int) -> bytes:

@@ -1,9 +1,9 @@
 """What the service asks of the program that a session runs in.
 
-A *host* is Hermes Agent or another agent. One adapter knows one host; nothing else of
-Sessions does. The adapter for use inside Hermes is part of its plugin; those for use from
-a terminal are in :mod:`handoff.sessions.hosts`. Whatever an adapter can't find out it
-raises: not to know is never an answer in favour of opening.
+A *host* is Hermes Agent or another agent. One class knows one host; nothing else of
+Sessions does. The one for use inside Hermes is part of its plugin; those for use from a
+terminal are in :mod:`handoff.sessions.hosts`. What such a class can't find out it raises:
+not to know is never an answer in favour of opening.
 """
 
 from __future__ import annotations

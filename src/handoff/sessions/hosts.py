@@ -294,7 +294,7 @@ class Nobody(_Outside):
 def adapters(
     profile: Profile, env: Mapping[str, str], workspace: str = ""
 ) -> Callable[[str], HostAdapter]:
-    """The adapter of each kind of host, for calls from a terminal in that profile."""
+    """Each kind of host, for calls from a terminal in that profile."""
 
     def adapter(kind: str) -> HostAdapter:
         if kind == "hermes":

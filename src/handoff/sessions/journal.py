@@ -1,9 +1,9 @@
 """The opening journal: what was intended, done and seen of each attempt, in order.
 
 Append-only and hash-chained over all attempts of a profile. Every call here is one durable
-transaction; what follows it in the world (a process, a page on its way to a model) may
-only happen after it has returned. Two unique indexes hold what must never be broken, also
-by an error of ours: one ``launch_intent`` per attempt, one open reservation per record.
+transaction; what follows it (a process, a page on its way to a model) may only happen once
+it has returned. Two unique indexes hold what must never be broken: one ``launch_intent``
+per attempt, one open reservation per record.
 
 Who may do what: an opener reserves, intends and reports its child; the new session shows
 itself, reads and acknowledges; only a person confirms, adopts or gives up.

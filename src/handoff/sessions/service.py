@@ -2,7 +2,7 @@
 from Hermes' tool, its Desktop page, an MCP host, and the command line.
 
 A surface builds a :class:`Service` from the profile whose records and journal it uses and
-the adapter of its host, says in a :class:`Caller` who is calling, and passes a call on:
+its host, says in a :class:`Caller` who is calling, and passes a call on:
 :func:`reply` never raises, :meth:`Service.call` raises typed errors. What a caller *is* comes
 from the surface (the host's own session id, a person's terminal), never from an argument: a
 model can't choose whom it speaks for, and can't do what is a person's to do.
@@ -153,10 +153,10 @@ class Service:
 
     Args:
         profile: whose records and journal these are.
-        host: the adapter of the host that this runs in or for.
+        host: the host that this runs in or for.
         clock: time and ids.
         env: the environment, for the opener and the commands that are printed.
-        hosts: the adapter of another kind of host, for an attempt that opens there.
+        hosts: another kind of host, for an attempt that opens there.
         version: of Handoff, as an attempt freezes it.
     """
 
@@ -276,7 +276,7 @@ class Service:
         return self._version
 
     def host_of(self, kind: str) -> HostAdapter:
-        """The adapter of that kind of host ("" for the service's own).
+        """That kind of host ("" for the service's own).
 
         Raises:
             UsageError: there is none here.

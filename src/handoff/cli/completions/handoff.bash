@@ -8,21 +8,27 @@ _handoff() {
   for ((at = 1; at < COMP_CWORD; at++)); do
     case "${COMP_WORDS[at]}" in
       --agentd|--target|--config) globals+=("${COMP_WORDS[at]}" "${COMP_WORDS[at+1]}"); ((at++)) ;;
-      --agentd|--answer|--base|--branch|--config|--executor|--limit|--listen|--model|--name|--new-branch|--note|--path|--project|--prompt|--reason|--state|--target|--ticket|--timeout|--verify|--worktree) ((at++)) ;;
+      --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--session|--source|--state|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree) ((at++)) ;;
       -*) ;;
-      *) if [[ -z "$command" ]]; then command="${COMP_WORDS[at]}"; else ((position++)); fi ;;
+      *)
+        if [[ -z "$command" ]]; then command="${COMP_WORDS[at]}"
+        elif [[ "$command" =~ ^(session)$ ]]; then command="$command ${COMP_WORDS[at]}"
+        else ((position++)); fi ;;
     esac
   done
   case "$prev" in
     --state) COMPREPLY=($(compgen -W 'pending running waiting_answer waiting_review completed failed' -- "$cur")); return ;;
+    --host) COMPREPLY=($(compgen -W 'hermes claude codex opencode other' -- "$cur")); return ;;
+    --surface) COMPREPLY=($(compgen -W 'cli desktop any' -- "$cur")); return ;;
+    --locale) COMPREPLY=($(compgen -W 'en it' -- "$cur")); return ;;
     --config|--worktree|--path) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --agentd|--answer|--base|--branch|--config|--executor|--limit|--listen|--model|--name|--new-branch|--note|--path|--project|--prompt|--reason|--state|--target|--ticket|--timeout|--verify|--worktree) return ;;
+    --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--session|--source|--state|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree) return ;;
   esac
   if [[ -z "$command" ]]; then
     if [[ "$cur" == -* ]]; then
       COMPREPLY=($(compgen -W "--help --version --json --agentd --target --config" -- "$cur"))
     else
-      COMPREPLY=($(compgen -W "init agentd doctor demo dispatch wait reply continue done stop interrupt resume tasks show attach diff fetch run status project footprint reclaim completion version" -- "$cur"))
+      COMPREPLY=($(compgen -W "init agentd doctor demo dispatch wait reply continue done stop interrupt resume tasks show attach diff fetch run status session project footprint reclaim completion version" -- "$cur"))
     fi
     return
   fi
@@ -46,6 +52,29 @@ _handoff() {
     fetch) flags="--help --agentd --target --config --json"; first="task" ;;
     run) flags="--help --agentd --target --config --json --timeout"; first="task" ;;
     status) flags="--help --agentd --target --config --json"; first="" ;;
+    session) flags="--help --agentd --target --config --json"; first="create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge" ;;
+    "session create") flags="--help --agentd --target --config --json --profile --host --session --workspace --request-id --name --parent --attribution --dry-run --strict --allow-stale"; first="" ;;
+    "session evidence") flags="--help --agentd --target --config --json --profile --host --session --workspace --path"; first="" ;;
+    "session sweep") flags="--help --agentd --target --config --json --profile --host --idle --dry-run"; first="" ;;
+    "session list") flags="--help --agentd --target --config --json --profile --host --source --workspace --limit --cursor"; first="" ;;
+    "session search") flags="--help --agentd --target --config --json --profile --host --workspace --limit --cursor"; first="" ;;
+    "session show") flags="--help --agentd --target --config --json --profile --host --workspace --budget"; first="" ;;
+    "session read") flags="--help --agentd --target --config --json --profile --host --session --workspace --attempt-id --page"; first="" ;;
+    "session log") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
+    "session validate") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
+    "session verify") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
+    "session prepare") flags="--help --agentd --target --config --json --profile --host --session --workspace --attempt-id --model --provider --surface --locale --allow-parallel --supersedes"; first="" ;;
+    "session open") flags="--help --agentd --target --config --json --profile --host --workspace --attempt-id --model --provider --yes --show-goal"; first="" ;;
+    "session status") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
+    "session ack") flags="--help --agentd --target --config --json --profile --host --session --attempt-id --digest --constraint --code --first-step --workspace"; first="" ;;
+    "session confirm") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
+    "session recover") flags="--help --agentd --target --config --json --profile --host --adopt --abandon --show-prompt --owner-is-gone"; first="" ;;
+    "session abandon") flags="--help --agentd --target --config --json --profile --host --reason --owner-is-gone"; first="" ;;
+    "session export") flags="--help --agentd --target --config --json --profile --host --dry-run"; first="" ;;
+    "session import") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
+    "session bind") flags="--help --agentd --target --config --json --profile --host --workspace --replace"; first="" ;;
+    "session prune") flags="--help --agentd --target --config --json --profile --host --older-than --keep-last --dry-run"; first="" ;;
+    "session purge") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
     project) flags="--help --agentd --target --config --json --path"; first="add ls rm" ;;
     footprint) flags="--help --agentd --target --config --json --all"; first="" ;;
     reclaim) flags="--help --agentd --target --config --json --force"; first="task" ;;
