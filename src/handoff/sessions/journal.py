@@ -162,8 +162,7 @@ class Journal(JournalView):
     def intend(self, held: Reservation, payload: dict[str, Any]) -> None:
         """Write down that the launch comes next. Only after this has returned may it come.
 
-        payload: ``argv0``, ``nonce_sha256``, ``removed`` (names of variables) and what else
-        is worth knowing, never a value of the environment.
+        payload: ``program``, ``nonce_sha256``; never a value of the environment.
         """
         self._owned(held, "launch_intent", payload)
 
