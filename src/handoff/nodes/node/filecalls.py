@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fnmatch
 import grp
@@ -12,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from handoff.errors import (
     BadRequest,
@@ -57,7 +58,10 @@ from handoff.wire.node.calls import (
 if TYPE_CHECKING:
     from handoff.clock import Clock
 
-__all__ = ["FileCalls"]
+__all__ = ["FileCalls", "aside"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: bytes of a file that an edit takes into memory
 EDIT_LIMIT = 64 << 20
@@ -66,6 +70,11 @@ LINE_LIMIT = 4096
 GREP_LIMIT = 64 << 20
 #: names that one walk visits
 WALK_LIMIT = 500_000
+
+
+async def aside(work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+    """Do what may wait for a disk without holding up the rest of the node."""
+    return await asyncio.to_thread(work, *args, **more)
 
 
 class FileCalls:
@@ -151,23 +160,21 @@ class FileCalls:
             rest = max(0, file.entry.size - call.offset)
             length = rest if call.length < 0 else call.length
             if not call.stream:
-                return self._piece(call, file, length)
-            found = hashlib.sha256()
+                return await aside(self._piece, call, file, length)
             look = _Look()
             at = call.offset
             # a file of /proc and the like has no size: it is read to its end
             end = None if call.length < 0 else call.offset + length
             while end is None or at < end:
-                data = file.piece(at, PIECE if end is None else end - at)
+                data = await aside(file.piece, at, PIECE if end is None else end - at)
                 if not data:
                     break
-                found.update(data)
-                look.feed(data)
+                await aside(look.feed, data)
                 await streams.send("data", at, data)
                 at += len(data)
             if call.length < 0 and file.changed():
                 raise _changed(call.path, file.entry)
-            return look.result(call.offset, at, file.entry, found.hexdigest())
+            return look.result(call.offset, at, file.entry)
 
     async def write(self, key: str, call: Write, streams: Streams) -> WriteResult:
         """Write a file, whole or not at all; an upload that is cut can be gone on with."""
@@ -176,13 +183,9 @@ class FileCalls:
             if not os.path.isdir(above):
                 self._files.make_folder(above, parents=True)
         name = call.transfer or key
-        writing = self._writing(name, call)
         if not call.stream:
-            if writing.have:  # this call's own, from before a crash
-                writing.abort()
-                writing = self._writing(name, call)
-            writing.feed(call.data)
-            return self._end(name, writing)
+            return await aside(self._write_whole, name, call)
+        writing = await aside(self._writing, name, call)
         if call.offset != writing.have:
             have, digest = writing.have, writing.sha256
             writing.pause()
@@ -196,7 +199,7 @@ class FileCalls:
         self._journal.uploading(name, call.path, self._clock.now_ms())
         try:
             while data := await streams.receive():
-                writing.feed(data)
+                await aside(writing.feed, data)
         except ConnectionError:
             if call.transfer and call.mode != "append":
                 writing.pause()
@@ -208,6 +211,14 @@ class FileCalls:
             raise
         finally:
             self._open.pop(name, None)
+        return await aside(self._end, name, writing)
+
+    def _write_whole(self, name: str, call: Write) -> WriteResult:
+        writing = self._writing(name, call)
+        if writing.have:  # this call's own, from before a crash
+            writing.abort()
+            writing = self._writing(name, call)
+        writing.feed(call.data)
         return self._end(name, writing)
 
     def transfer(self, call: TransferStat) -> TransferInfo:
@@ -339,7 +350,7 @@ class FileCalls:
         whole = b"".join(parts)
         look = _Look()
         look.feed(whole)
-        made = look.result(call.offset, at, file.entry, hashlib.sha256(whole).hexdigest())
+        made = look.result(call.offset, at, file.entry)
         return replace(made, data=whole)
 
     def _writing(self, name: str, call: Write) -> Writing:
@@ -418,6 +429,7 @@ class _Look:
     """What the bytes of a text are like, piece by piece."""
 
     def __init__(self) -> None:
+        self._hash = hashlib.sha256()
         self._first = b""
         self._lf = self._crlf = self._cr = 0
         self._last = b""
@@ -425,6 +437,7 @@ class _Look:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
+        self._hash.update(data)
         if len(self._first) < 4:
             self._first += data[: 4 - len(self._first)]
         joined = self._last + data
@@ -444,7 +457,7 @@ class _Look:
                 else:
                     self._utf8 = False
 
-    def result(self, offset: int, end: int, entry: Entry, digest: str) -> ReadResult:
+    def result(self, offset: int, end: int, entry: Entry) -> ReadResult:
         kinds = {
             "crlf": self._crlf,
             "lf": self._lf - self._crlf,
@@ -452,6 +465,7 @@ class _Look:
         }
         there = [name for name, count in kinds.items() if count > 0]
         return ReadResult(
+            sha256=self._hash.hexdigest(),
             offset=offset,
             size=max(entry.size, end),
             eof=end >= entry.size,
@@ -462,7 +476,6 @@ class _Look:
             newline="" if not there else there[0] if len(there) == 1 else "mixed",
             bom=_bom(self._first) if offset == 0 else "",
             utf8=self._utf8 and not self._rest,
-            sha256=digest,
         )
 
 

@@ -1,0 +1,378 @@
+"""The engine of a node: once or told, under its policy, audited on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from handoff.clock import SystemClock
+from handoff.nodes import audit
+from handoff.nodes.node.engine import Engine, Settings, Who
+from handoff.redaction import Redactor
+from handoff.wire.node import calls
+from handoff.wire.node.calls import CallFailed, Exec, ExecResult, Write
+
+WHO = Who("brain", {"session": "s1"})
+
+
+def settings(root: pathlib.Path) -> Settings:
+    (root / "node").mkdir(exist_ok=True, mode=0o700)
+    (root / "home").mkdir(exist_ok=True)
+    (root / "files").mkdir(exist_ok=True)
+    return Settings(
+        str(root / "node"),
+        str(root / "home"),
+        str(root / "node" / "policy.toml"),
+        (str(root / "files"), str(root / "home")),
+        "0",
+    )
+
+
+@contextlib.asynccontextmanager
+async def engine(root: pathlib.Path, *, stop: bool = True) -> AsyncIterator[Engine]:
+    made = settings(root)
+    log = audit.Audit(f"{made.folder}/audit", "node", Redactor(b"k" * 32).redact, SystemClock())
+    one = Engine(made, log, SystemClock(), {"PATH": os.environ["PATH"]})
+    await one.open()
+    try:
+        yield one
+    finally:
+        await one.close(stop=stop)
+        log.close()
+
+
+class Collect:
+    """Streams of one call, kept."""
+
+    def __init__(self, *given: bytes, cut_after: int | None = None) -> None:
+        self.got: dict[str, bytes] = {}
+        self._given = list(given)
+        self._cut = cut_after
+
+    async def send(self, name: str, offset: int, data: bytes) -> None:
+        assert offset == len(self.got.get(name, b""))
+        self.got[name] = self.got.get(name, b"") + data
+
+    async def receive(self) -> bytes:
+        if self._cut is not None:
+            if self._cut == 0:
+                raise ConnectionError("cut")
+            self._cut -= 1
+        return self._given.pop(0) if self._given else b""
+
+
+async def ok(one: Engine, key: str, call: calls.Call, streams: Any = None) -> Any:
+    good, answer = await one.call(key, call, WHO, streams)
+    assert good, answer
+    # every answer must survive the wire
+    value = calls.to_json(answer)
+    assert calls.result_from_json(type(call), True, value) == answer
+    return answer
+
+
+async def refused(one: Engine, key: str, call: calls.Call, streams: Any = None) -> CallFailed:
+    good, answer = await one.call(key, call, WHO, streams)
+    assert not good
+    assert isinstance(answer, CallFailed)
+    return answer
+
+
+async def test_a_command_tells_all_of_itself(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        script = "printf 'out é'; printf err >&2; exit 7"
+        made: ExecResult = await ok(one, "key-0001", Exec(command=script))
+        assert (made.status, made.exit_code) == ("error", 7)
+        assert (made.stdout.head, made.stderr.head) == ("out é".encode(), b"err")
+        assert made.stdout.cut == 0
+        again = await ok(one, "key-0001", Exec(command=script))
+        assert again == made
+        other = await refused(one, "key-0001", Exec(command="other"))
+        assert other.code == "request_conflict"
+
+
+async def test_a_call_that_is_repeated_at_once_runs_once(tmp_path: pathlib.Path) -> None:
+    call = Exec(command=f"echo x >>{tmp_path}/ran; sleep 0.2; echo done")
+    async with engine(tmp_path) as one:
+        answers = await asyncio.gather(*(ok(one, "key-0001", call) for _ in range(10)))
+        assert len({answer.stdout.head for answer in answers}) == 1
+        assert (tmp_path / "ran").read_text() == "x\n"
+        assert (await one.known("key-0001")).state == "done"
+        assert (await one.known("key-9999")).state == "unknown"
+
+
+async def test_cwd_env_home_and_stdin(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        (tmp_path / "home" / "sub dir").mkdir()
+        call = Exec(
+            command='pwd; echo "$X"; cat; cd; pwd',
+            cwd="~/sub dir",
+            env={"X": "a 'b'\n"},
+            stdin="given",
+            stdin_data=b"\xffgiven\n",
+        )
+        made = await ok(one, "key-0001", call)
+        home = f"{tmp_path}/home"
+        assert made.stdout.head == f"{home}/sub dir\na 'b'\n\n".encode() + b"\xffgiven\n" + (
+            home.encode() + b"\n"
+        )
+        for cwd, code in (
+            ("~/none", "file_not_found"),
+            (f"{tmp_path}/node/calls.sqlite3", "not_a"),
+        ):
+            failed = await refused(
+                one, f"key-{code}", Exec(command=f"touch {tmp_path}/ran", cwd=cwd)
+            )
+            assert failed.code.startswith(code)
+        assert not (tmp_path / "ran").exists()
+
+
+async def test_streams_both_ways(tmp_path: pathlib.Path) -> None:
+    data = os.urandom(2_000_000)
+    async with engine(tmp_path) as one:
+        lines = Collect(data[:900_000], data[900_000:])
+        call = Exec(command="cat; echo end >&2", stdin="stream", stream=True)
+        made = await ok(one, "key-0001", call, lines)
+        assert lines.got == {"stdout": data, "stderr": b"end\n"}
+        assert made.stdout.streamed
+        assert made.stdout.bytes_total == len(data)
+
+
+async def test_large_output_keeps_head_tail_and_the_rest(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        script = "yes é | head -c 3000001"
+        call = Exec(command=script, head_bytes=1000, tail_bytes=1000)
+        made = await ok(one, "key-0001", call)
+        whole = ("é\n" * 1_000_001).encode()[:3_000_001]
+        assert made.stdout.bytes_total == len(whole)
+        made.stdout.head.decode()
+        assert made.stdout.head == whole[: len(made.stdout.head)]
+        assert whole.endswith(made.stdout.tail)
+        assert made.stdout.cut > 0
+        part = await ok(one, "key-0002", calls.ReadOutput(made.stdout.spill, 1_500_000, 5000))
+        assert part.data == whole[1_500_000:1_505_000]
+
+
+async def test_timeout_and_cancel_give_what_came(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        made = await ok(
+            one, "key-0001", Exec(command="echo part; sleep 60 & sleep 60", timeout_ms=300)
+        )
+        assert (made.status, made.ended_by, made.stdout.head) == ("timeout", "timeout", b"part\n")
+        call = asyncio.create_task(ok(one, "key-0002", Exec(command="echo part; exec sleep 60")))
+        while not await one.cancel("key-0002"):
+            await asyncio.sleep(0.01)
+        made = await call
+        assert (made.status, made.ended_by) == ("cancelled", "cancel")
+
+
+async def test_jobs(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    async with engine(tmp_path) as one:
+        command = f"echo one; cat {tmp_path}/go; echo two; exit 3"
+        job = await ok(one, "job-00001", Exec(command=command, job=True, timeout_ms=0))
+        assert job.state == "running"
+        assert (await ok(one, "key-0002", calls.JobWait("job-00001", 50))).state == "running"
+        assert [one.job for one in (await ok(one, "key-0003", calls.JobList())).jobs] == [
+            "job-00001"
+        ]
+        assert not (await ok(one, "key-0004", calls.JobForget("job-00001"))).changed
+        with open(tmp_path / "go", "w"):
+            pass
+        ended = await ok(one, "key-0005", calls.JobWait("job-00001", 20_000))
+        assert ended.ended.exit_code == 3
+        tail = await ok(one, "key-0006", calls.JobTail("job-00001", "stdout", -4))
+        assert tail.data == b"two\n"
+        assert (await ok(one, "key-0007", calls.JobForget("job-00001"))).changed
+        assert (await refused(one, "key-0008", calls.JobTail("job-00001"))).code == "unknown_call"
+        await ok(one, "job-00002", Exec(command="exec sleep 600", job=True, timeout_ms=0))
+        killed = await ok(one, "key-0009", calls.JobKill("job-00002", 500))
+        assert killed.ended.status == "cancelled"
+
+
+async def test_files_through_the_engine(tmp_path: pathlib.Path) -> None:
+    path = f"{tmp_path}/files/f"
+    async with engine(tmp_path) as one:
+        made = await ok(one, "key-0001", Write(path, b"one\r\ntwo\r\n", mode="create"))
+        assert made.created
+        got = await ok(one, "key-0002", calls.Read(path))
+        assert (got.data, got.newline, got.lines, got.utf8) == (b"one\r\ntwo\r\n", "crlf", 2, True)
+        changed = await ok(one, "key-0003", calls.Edit(path, b"two", b"2", if_match=got.etag))
+        assert changed.replaced == 1
+        assert (tmp_path / "files" / "f").read_bytes() == b"one\r\n2\r\n"
+        late = await refused(one, "key-0004", Write(path, b"x", if_match=got.etag))
+        assert late.code == "if_match_failed"
+        assert (await refused(one, "key-0005", calls.Edit(path, b"no", b"x"))).code == "bad_request"
+        await ok(one, "key-0006", calls.Mkdir(f"{tmp_path}/files/d/e"))
+        await ok(one, "key-0007", calls.Move(path, f"{tmp_path}/files/d/e/g"))
+        found = await ok(one, "key-0008", calls.Glob(f"{tmp_path}/files", "**/g"))
+        assert [entry.path for entry in found.entries] == ["d/e/g"]
+        lines = await ok(one, "key-0009", calls.Grep(f"{tmp_path}/files", "^2"))
+        assert [(one.path, one.line, one.text) for one in lines.matches] == [("d/e/g", 2, b"2")]
+        digest = await ok(one, "key-0010", calls.Hash(f"{tmp_path}/files/d/e/g"))
+        assert digest.sha256 == hashlib.sha256(b"one\r\n2\r\n").hexdigest()
+        assert (await ok(one, "key-0011", calls.Stat(f"{tmp_path}/files/d"))).kind == "dir"
+        denied = await refused(one, "key-0012", calls.Read("/etc/passwd"))
+        assert denied.code == "path_not_allowed"
+        assert (await refused(one, "key-0013", Write("/etc/x", b"x"))).code == "path_not_allowed"
+        gone = await ok(one, "key-0014", calls.Delete(f"{tmp_path}/files/d", recursive=True))
+        assert gone.count == 3
+
+
+async def test_an_upload_that_is_cut_goes_on(tmp_path: pathlib.Path) -> None:
+    data = os.urandom(1_000_000)
+    digest = hashlib.sha256(data).hexdigest()
+    path = f"{tmp_path}/files/f"
+    parts = [data[at : at + 100_000] for at in range(0, len(data), 100_000)]
+    call = Write(path, stream=True, size=len(data), sha256=digest, transfer="upload-01")
+    async with engine(tmp_path) as one:
+        cut = await refused(one, "key-0001", call, Collect(*parts, cut_after=4))
+        assert cut.retry_safe
+        assert not os.path.exists(path)
+    async with engine(tmp_path) as one:  # and the node was started anew
+        there = await ok(one, "key-0002", calls.TransferStat("upload-01"))
+        assert there.received == 400_000
+        assert there.sha256 == hashlib.sha256(data[:400_000]).hexdigest()
+        import dataclasses
+
+        rest = dataclasses.replace(call, offset=400_000)
+        made = await ok(one, "key-0001", rest, Collect(*parts[4:]))
+        assert made.size == len(data)
+        assert pathlib.Path(path).read_bytes() == data
+        assert os.listdir(tmp_path / "files") == ["f"]
+
+
+async def test_trees_through_the_engine(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "files" / "t" / "d").mkdir(parents=True)
+    (tmp_path / "files" / "t" / "d" / "f").write_bytes(b"f" * 300_000)
+    async with engine(tmp_path) as one:
+        lines = Collect()
+        await ok(one, "key-0001", calls.TreeGet(f"{tmp_path}/files/t"), lines)
+        stream = lines.got["data"]
+        pieces = [stream[at : at + 70_000] for at in range(0, len(stream), 70_000)]
+        made = await ok(one, "key-0002", calls.TreePut(f"{tmp_path}/files/copy"), Collect(*pieces))
+        assert (made.files, made.dirs) == (1, 1)
+        assert (tmp_path / "files" / "copy" / "d" / "f").read_bytes() == b"f" * 300_000
+        told = await ok(one, "key-0003", calls.TreeManifest(f"{tmp_path}/files/copy"), Collect())
+        assert told.files == 1
+
+
+POLICY = """
+read = ["{0}/files"]
+write = ["{0}/files"]
+[exec]
+default = "ask"
+[[exec.rules]]
+match = "echo **"
+verdict = "allow"
+[[exec.rules]]
+match = "rm **"
+verdict = "deny"
+"""
+
+
+async def test_the_policy_is_asked_and_the_audit_told(tmp_path: pathlib.Path) -> None:
+    made = settings(tmp_path)
+    pathlib.Path(made.policy).write_text(POLICY.format(tmp_path))
+    async with engine(tmp_path) as one:
+        await ok(one, "key-0001", Exec(command="echo hi"))
+        assert (await refused(one, "key-0002", Exec(command="rm -rf x"))).code == "policy_denied"
+        ask = await refused(one, "key-0003", Exec(command=f"touch {tmp_path}/ran"))
+        assert ask.code == "policy_ask"
+        assert ask.retry_safe
+        assert not (tmp_path / "ran").exists()
+        assert [waiting["id"] for waiting in one.journal.asks()] == [ask.details["ask"]]
+        assert one.journal.rule(ask.details["ask"], "allow")
+        await ok(one, "key-0003", Exec(command=f"touch {tmp_path}/ran"))
+        assert (tmp_path / "ran").exists()
+        # an allowance is good for one call
+        again = await refused(one, "key-0004", Exec(command=f"touch {tmp_path}/ran"))
+        assert again.code == "policy_ask"
+        pathlib.Path(made.policy).write_text("this is no toml")
+        broken = await refused(one, "key-0005", Exec(command="echo hi"))
+        assert broken.code == "config_invalid"
+        assert (await refused(one, "key-0006", calls.Stat("~"))).code == "config_invalid"
+    rows = list(audit.rows(f"{made.folder}/audit"))
+    told = [(row["event"], row["request_id"], row.get("verdict"), row.get("code")) for row in rows]
+    assert told[:4] == [
+        ("call", "key-0001", "allow", None),
+        ("result", "key-0001", None, None),
+        ("call", "key-0002", "deny", "policy_denied"),
+        ("call", "key-0003", "deny", "policy_ask"),
+    ]
+    assert not audit.verify(f"{made.folder}/audit").findings
+
+
+_NODE = """
+import asyncio, os, pathlib, sys
+sys.path.insert(0, sys.argv[2])
+from tests.integration.nodes.test_node_engine import WHO, engine
+from handoff.wire.node.calls import Exec, Write
+async def main():
+    async with engine(pathlib.Path(sys.argv[1]), stop=False) as one:
+        call = Exec(command=sys.argv[3])
+        task = asyncio.create_task(one.call("key-0001", call, WHO))
+        await asyncio.sleep(0)
+        print("sent", flush=True)
+        await task
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("after", ["sent", "ran"])
+async def test_a_killed_node_finds_its_command_again(tmp_path: pathlib.Path, after: str) -> None:
+    os.mkfifo(tmp_path / "go")
+    command = f"echo x >>{tmp_path}/ran; cat {tmp_path}/go; echo over; exit 5"
+    root = pathlib.Path(__file__).parents[3]
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", _NODE, str(tmp_path), str(root), command),
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert await child.stdout.readline() == b"sent\n"
+    while after == "ran" and not (tmp_path / "ran").exists():
+        await asyncio.sleep(0.01)
+    child.kill()
+    await child.wait()
+    async with engine(tmp_path) as one:
+        repeated = asyncio.create_task(one.call("key-0001", Exec(command=command), WHO))
+        if after == "ran":
+            await asyncio.sleep(0.05)
+            with open(tmp_path / "go", "w"):
+                pass
+            good, answer = await repeated
+            assert good
+            assert isinstance(answer, ExecResult)
+            assert (answer.exit_code, answer.stdout.head) == (5, b"over\n")
+            assert (tmp_path / "ran").read_text() == "x\n"
+        else:
+            # it may have been started or not: the answer says which, and it is never run again
+            done, _ = await asyncio.wait([repeated], timeout=1)
+            if not done:
+                with open(tmp_path / "go", "w"):
+                    pass
+            good, answer = await repeated
+            runs = (tmp_path / "ran").read_text() if (tmp_path / "ran").exists() else ""
+            assert runs in {"", "x\n"}
+            if good:
+                assert answer.exit_code == 5
+            else:
+                assert answer.code == "outcome_unknown"
+
+
+async def test_without_a_journal_nothing_runs(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        one.journal._db.execute("PRAGMA max_page_count = 1")
+        one.journal._db.execute("PRAGMA query_only = ON")
+        failed = await refused(one, "key-0001", Exec(command=f"touch {tmp_path}/ran"))
+        assert failed.code in {"storage_full", "storage_failed"}
+        assert not (tmp_path / "ran").exists()
