@@ -64,15 +64,17 @@ class PairingCode:
         """The code as it is shown and typed."""
         address, name = self.address.encode(), self.name.encode()
         body = b"".join(
-            (bytes((_VERSION,)), bytes.fromhex(self.id), self.secret, self.brain_key)
-            + (bytes((len(address),)), address, bytes((len(name),)), name)
+            (
+                *(bytes((_VERSION,)), bytes.fromhex(self.id), self.secret, self.brain_key),
+                *(bytes((len(address),)), address, bytes((len(name),)), name),
+            )
         )
         whole = body + hashlib.sha256(body).digest()[:_SUM]
         return _PREFIX + base64.b32encode(whole).decode("ascii").rstrip("=").lower()
 
 
 def check_name(name: str) -> str:
-    """A node's name, trimmed: 1 to 64 printable ASCII characters without ``/``, ``\\`` and
+    r"""A node's name, trimmed: 1 to 64 printable ASCII characters without ``/``, ``\`` and
     ``..`` (the rule of the plugin's store).
 
     Raises:

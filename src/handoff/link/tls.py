@@ -8,7 +8,7 @@ ours is ever sent.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import hashlib
 import hmac
 import ipaddress
@@ -94,13 +94,12 @@ def _public_of(der: bytes) -> bytes:
     return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else b""
 
 
-def make_certificate(
-    key: MachineKey, hosts: Sequence[str] = (), now: datetime.datetime | None = None
-) -> bytes:
-    """A self-signed certificate for these names and addresses, in PEM."""
+def make_certificate(key: MachineKey, hosts: Sequence[str], now_ms: int) -> bytes:
+    """A self-signed certificate for these names and addresses, in PEM. ``now_ms``: wall
+    clock; it serves from a day before."""
     private = Ed25519PrivateKey.from_private_bytes(key.private)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "handoff brain")])
-    start = (now or datetime.datetime.now(datetime.timezone.utc)) - datetime.timedelta(days=1)
+    start = dt.datetime.fromtimestamp(now_ms // 1000, dt.UTC) - dt.timedelta(days=1)
     built = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -108,7 +107,7 @@ def make_certificate(
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
-        .not_valid_after(start + datetime.timedelta(days=LIFETIME_DAYS))
+        .not_valid_after(start + dt.timedelta(days=LIFETIME_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.SubjectAlternativeName(_names(hosts)), critical=False)
     )
@@ -127,7 +126,7 @@ def _names(hosts: Sequence[str]) -> list[x509.GeneralName]:
     return found
 
 
-def load_or_make_certificate(path: str, key: MachineKey, hosts: Sequence[str] = ()) -> str:
+def load_or_make_certificate(path: str, key: MachineKey, hosts: Sequence[str], now_ms: int) -> str:
     """The certificate file of that key, made if there is none or if it is of another key or
     other names; its path.
 
@@ -145,9 +144,9 @@ def load_or_make_certificate(path: str, key: MachineKey, hosts: Sequence[str] = 
             and set(_names(hosts)) <= set(names)
         ):
             return path
-        write_private(path, make_certificate(key, hosts))
+        write_private(path, make_certificate(key, hosts, now_ms))
     except FileNotFoundError:
-        write_new(path, make_certificate(key, hosts))
+        write_new(path, make_certificate(key, hosts, now_ms))
     except (ValueError, x509.ExtensionNotFound) as error:
         raise StorageError(f"{path} holds no certificate", path=path) from error
     return path

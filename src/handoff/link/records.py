@@ -1,0 +1,99 @@
+"""The rows of a brain's nodes, and the rules of their table."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from handoff.errors import BadRequest, NodeExists, UnknownNode
+from handoff.link.keys import fingerprint
+
+__all__ = ["ImportedToken", "NodeRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """``kind``: ``key``, ``token`` or ``token_kept``. ``last_ms``: last seen, 0 for never.
+    ``facts``: what the node said about itself when it was last seen."""
+
+    name: str
+    kind: str
+    fingerprint: str
+    require: str
+    tags: tuple[str, ...]
+    origin: str
+    created_ms: int
+    revoked_ms: int
+    last_ms: int
+    facts: dict[str, Any]
+
+    @property
+    def revoked(self) -> bool:
+        """Whether its credential is void."""
+        return self.revoked_ms > 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedToken:
+    """One record of another store: the digest of a permanent token (SHA-256, hex)."""
+
+    name: str
+    token_sha256: str = field(repr=False)
+    created_ms: int
+    last_ms: int = 0
+    revoked: bool = False
+
+
+def insert(db: sqlite3.Connection, **values: Any) -> None:
+    columns = ", ".join(values)
+    marks = ", ".join("?" * len(values))
+    query = f"INSERT INTO node ({columns}) VALUES ({marks})"  # noqa: S608  # our own names
+    db.execute(query, tuple(values.values()))
+
+
+def check_free(db: sqlite3.Connection, name: str) -> None:
+    row = db.execute("SELECT revoked_ms FROM node WHERE name = ?", (name,)).fetchone()
+    if row is not None and row["revoked_ms"] is None:
+        raise NodeExists(
+            f"a node '{name}' is known already",
+            remedy="revoke it first, or replace it",
+            name=name,
+        )
+
+
+def make_room(db: sqlite3.Connection, name: str, *, replace: bool) -> None:
+    if not replace:
+        check_free(db, name)
+    db.execute("DELETE FROM node WHERE name = ?", (name,))
+
+
+def tags_text(tags: Sequence[str]) -> str:
+    for tag in tags:
+        if not tag or len(tag) > 64 or not all(c.isalnum() or c in "._:=-" for c in tag):
+            raise BadRequest(f"'{tag[:64]}' can't be a tag", field="tags")
+    return json.dumps(sorted(set(tags)))
+
+
+def unknown(name: str, more: str = "", known: Sequence[str] = ()) -> UnknownNode:
+    cause = f"there is no node '{name}'" + (f" {more}" if more else "")
+    return UnknownNode(cause, name=name, known=list(known)[:100])
+
+
+def record(row: sqlite3.Row) -> NodeRecord:
+    key = row["public_key"]
+    kind = "key" if key else ("token_kept" if row["token_sealed"] else "token")
+    return NodeRecord(
+        name=row["name"],
+        kind=kind,
+        fingerprint=fingerprint(key) if key else "",
+        require=row["require"],
+        tags=tuple(json.loads(row["tags"])),
+        origin=row["origin"],
+        created_ms=row["created_ms"],
+        revoked_ms=row["revoked_ms"] or 0,
+        last_ms=row["last_ms"] or 0,
+        facts=json.loads(row["facts"] or "{}"),
+    )
