@@ -82,7 +82,7 @@ def unknown(name: str, more: str = "", known: Sequence[str] = ()) -> UnknownNode
     return UnknownNode(cause, name=name, known=list(known)[:100])
 
 
-def record(row: sqlite3.Row) -> NodeRecord:
+def record_of(row: sqlite3.Row) -> NodeRecord:
     key = row["public_key"]
     kind = "key" if key else ("token_kept" if row["token_sealed"] else "token")
     return NodeRecord(

@@ -37,7 +37,7 @@ from handoff.link.records import (
     check_free,
     insert,
     make_room,
-    record,
+    record_of,
     tags_text,
     unknown,
 )
@@ -169,7 +169,7 @@ class NodeStore:
                 "SELECT node.*, seen.last_ms, seen.facts FROM node LEFT JOIN seen USING (name)"
                 " ORDER BY name"
             ).fetchall()
-        return [record(row) for row in rows]
+        return [record_of(row) for row in rows]
 
     def node(self, name: str) -> NodeRecord:
         """One node.
