@@ -24,6 +24,7 @@ import sys
 import tempfile
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fcntl import ioctl
@@ -40,6 +41,18 @@ from tests.support.waiting import until
 RELEASES = ("0.19", "0.22")
 MODEL = "fake-model"
 PLUGIN_DIR = pathlib.Path(__file__).parents[2] / "scripts" / "plugin-dir"
+#: runs inside the host's own interpreter
+DISPATCH = """
+import json, sys
+from hermes_cli.plugins import discover_plugins
+discover_plugins()
+from tools.registry import registry
+calls = json.load(sys.stdin)
+if any(name != "hermes_handoff" for name, _, _ in calls):
+    import model_tools
+for name, arguments, known in calls:
+    print("@@" + registry.dispatch(name, arguments, **known))
+"""
 #: what a screen program asks its terminal, and what a plain one answers
 QUESTIONS = {b"\x1b[6n": b"\x1b[1;1R", b"\x1b[c": b"\x1b[?6c", b"\x1b]11;?": b""}
 
@@ -201,6 +214,24 @@ auxiliary:
             done = self.run(*before, "chat", "-Q", "-q", text, *args).ok()
         return done
 
+    def dispatch(
+        self, *calls: tuple[str, dict[str, Any], dict[str, Any]], profile: str = "default"
+    ) -> list[Any]:
+        """Call tools as the host does, (name, arguments, what it knows of the caller), in one
+        process of it and without a model. The results, as JSON."""
+        done = subprocess.run(
+            [str(self.venv / "bin" / "python"), "-c", DISPATCH],
+            cwd=self.work,
+            env={**self.env, "HERMES_HOME": str(self.home_of(profile))},
+            input=json.dumps(calls),
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        lines = [line[2:] for line in done.stdout.splitlines() if line.startswith("@@")]
+        assert len(lines) == len(calls), f"{done.stdout}\n{done.stderr}"
+        return [json.loads(line) for line in lines]
+
     def session(self, ran: Ran) -> str:
         """The id of the session of a quiet turn."""
         found = re.search(r"session_id:\s*(\S+)", ran.out + ran.err)
@@ -287,8 +318,37 @@ class Screen:
         )
         return plain.decode("utf-8", "replace")
 
+    def expect(self, text: str, within: float = 60) -> None:
+        """Wait until that stands on the screen."""
+
+        def seen() -> bool:
+            if text in self.shown:
+                return True
+            if self._done.is_set():
+                pytest.fail(
+                    f"it ended ({self.process.poll()}) without {text!r}: {self.shown[-3000:]}"
+                )
+            return False
+
+        until(seen, f"it shows {text!r}", within=within)
+
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
+
+    def settle(self, quiet: float = 0.6, within: float = 30) -> None:
+        """Wait until nothing new was written for a while: the program waits for keys. (A host
+        takes keys that come together with Enter for a paste.)"""
+        seen, since = len(self.text), time.monotonic()
+        deadline = since + within
+
+        def rests() -> bool:
+            nonlocal seen, since
+            now = time.monotonic()
+            if len(self.text) != seen and now < deadline:
+                seen, since = len(self.text), now
+            return now - since >= quiet
+
+        until(rests, "the screen rests", within=within + quiet + 5)
 
     def wait(self, within: float = 60) -> int:
         """The exit code, once it has ended."""
@@ -298,13 +358,36 @@ class Screen:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        # The terminal hangs up once its last user is gone; whoever still has it is ended
-        # with the home.
-        os.close(self.master) if self._done.wait(2) else self._abandon()
-        self._reader.join()
-
-    def _abandon(self) -> None:
+        # Closing our end hangs the terminal up for whoever still has the other. The reader
+        # is woken by that once nobody has it.
+        if not self._done.wait(2):
+            self.hang_up()
+        self._reader.join(20)
+        assert not self._reader.is_alive(), "something still has the terminal"
         os.close(self.master)
+
+    def hang_up(self) -> None:
+        """End, by SIGHUP and then for good, whoever still has this terminal."""
+        name = os.ptsname(self.master)
+        for number in (signal.SIGHUP, signal.SIGKILL):
+            for pid in _users(name):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            if self._done.wait(3):
+                return
+
+
+def _users(terminal: str) -> list[int]:
+    """The processes that have this terminal open. Never ourselves."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) in (1, os.getpid()):
+            continue
+        with contextlib.suppress(OSError):
+            fds = [os.readlink(one) for one in pathlib.Path(f"/proc/{entry}/fd").iterdir()]
+            if terminal in fds:
+                found.append(int(entry))
+    return found
 
 
 def _node_path() -> str:

@@ -18,6 +18,9 @@ from handoff.errors import ActorRefused, HandoffError
 from .runtime import Runtime
 from .wording import in_hermes
 
+#: set by Hermes 0.22 at the start of each of its processes, if nothing else is set
+_OWN_MARK = ("AI_AGENT", "hermes-agent")
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from handoff.sessions.opening import Outcome
@@ -130,7 +133,7 @@ def _person(service: Service, attempt: str) -> str:
     from handoff.sessions.recover import person
     from handoff.sessions.terminal import Terminal
 
-    return person(service.journal, os.environ, Terminal(), attempt).id
+    return person(service.journal, _before(), Terminal(), attempt).id
 
 
 def _no_agent() -> None:
@@ -142,12 +145,18 @@ def _no_agent() -> None:
     """
     from handoff.sessions.recover import AGENT_MARKS
 
-    marks = [name for name in AGENT_MARKS if os.environ.get(name)]
+    marks = [name for name in AGENT_MARKS if _before().get(name)]
     if marks:
         raise ActorRefused(
             f"this runs inside an agent's session ({', '.join(marks)} is set)",
             remedy="run it yourself in a terminal of your own",
         )
+
+
+def _before() -> dict[str, str]:
+    """The environment without what this process of the host has set in it for its own
+    children. In a session of the host other marks are there."""
+    return {name: value for name, value in os.environ.items() if (name, value) != _OWN_MARK}
 
 
 def _code_of(answer: Mapping[str, Any]) -> int:
