@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Sessions": {
         "session": ("session", "hand a session over to a new one, once"),
+        "mcp": ("mcp", "the same for any agent that speaks MCP"),
     },
     "Keep house": {
         "project": ("project", "register, list or forget repositories"),

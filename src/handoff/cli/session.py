@@ -42,6 +42,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "bind": ("session_keep", "say that a folder belongs to a project"),
     "prune": ("session_keep", "remove old records"),
     "purge": ("session_keep", "remove one record"),
+    "verify-release": ("session_release", "check a plugin's archive before it is unpacked"),
 }
 #: flags that may stand before the verb, each with a value
 _BEFORE = ("-p", "--profile", "--host", "--session", "--config")
@@ -76,7 +77,7 @@ def help_text() -> str:
         "usage: handoff session [--profile NAME] [--host KIND] VERB ...",
         "",
     ]
-    lines += [f"  {name:<10} {about}" for name, (_, about) in VERBS.items()]
+    lines += [f"  {name:<14} {about}" for name, (_, about) in VERBS.items()]
     lines += [
         "",
         "Records and attempts are kept per profile: --profile, else the profile of Hermes that",

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from handoff.errors import FileInTheWay, NotFound, ReleaseRefused, StorageError
+from handoff.errors import FileInTheWay, NotFound, StorageError, UsageError
 from handoff.sessions.release_form import (
     LIMITS,
     MODES,
@@ -141,6 +141,7 @@ def verify(
     archive's digest from somewhere else.
 
     Raises:
+        UsageError: ``sha256`` is no digest.
         ReleaseRefused: it is not what the manifest, or the digest, says; ``details["faults"]``
             lists what is wrong, each with ``path``, ``code`` and ``message``.
         NotFound: one of the two files is not there.
@@ -159,11 +160,11 @@ def verify_bytes(
     be the one that the manifest names.
 
     Raises:
-        ReleaseRefused: see there.
+        UsageError, ReleaseRefused: see there.
     """
     given = sha256.strip().lower()
     if given and not _SHA256.match(given):
-        raise ReleaseRefused(
+        raise UsageError(
             "that is no SHA-256: 64 hexadecimal digits are",
             remedy="copy the digest from the release's page",
         )

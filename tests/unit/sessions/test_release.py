@@ -17,7 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handoff.errors import FileInTheWay, HandoffError, NotFound, ReleaseRefused, StorageError
+from handoff.errors import (
+    FileInTheWay,
+    HandoffError,
+    NotFound,
+    ReleaseRefused,
+    StorageError,
+    UsageError,
+)
 from handoff.sessions import release, release_form
 from handoff.sessions.release import Limits, Member, extract, make, verify, verify_bytes
 
@@ -167,7 +174,7 @@ def test_another_digest_is_refused_before_anything_else_is_read() -> None:
 
 @pytest.mark.parametrize("given", ["0", "g" * 64, "0" * 65, "sha256:" + "0" * 64])
 def test_what_is_no_digest_is_said_to_be_none(given: str) -> None:
-    with pytest.raises(ReleaseRefused, match="64 hexadecimal"):
+    with pytest.raises(UsageError, match="64 hexadecimal"):
         verify_bytes(ARCHIVE, LISTED, sha256=given)
 
 

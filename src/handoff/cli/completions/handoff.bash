@@ -8,7 +8,7 @@ _handoff() {
   for ((at = 1; at < COMP_CWORD; at++)); do
     case "${COMP_WORDS[at]}" in
       --agentd|--target|--config) globals+=("${COMP_WORDS[at]}" "${COMP_WORDS[at+1]}"); ((at++)) ;;
-      --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--session|--source|--state|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree) ((at++)) ;;
+      --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--extract|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--manifest|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--session|--sha256|--source|--state|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree) ((at++)) ;;
       -*) ;;
       *)
         if [[ -z "$command" ]]; then command="${COMP_WORDS[at]}"
@@ -22,13 +22,13 @@ _handoff() {
     --surface) COMPREPLY=($(compgen -W 'cli desktop any' -- "$cur")); return ;;
     --locale) COMPREPLY=($(compgen -W 'en it' -- "$cur")); return ;;
     --config|--worktree|--path) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--session|--source|--state|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree) return ;;
+    --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--extract|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--manifest|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--session|--sha256|--source|--state|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree) return ;;
   esac
   if [[ -z "$command" ]]; then
     if [[ "$cur" == -* ]]; then
       COMPREPLY=($(compgen -W "--help --version --json --agentd --target --config" -- "$cur"))
     else
-      COMPREPLY=($(compgen -W "init agentd doctor demo dispatch wait reply continue done stop interrupt resume tasks show attach diff fetch run status session project footprint reclaim completion version" -- "$cur"))
+      COMPREPLY=($(compgen -W "init agentd doctor demo dispatch wait reply continue done stop interrupt resume tasks show attach diff fetch run status session mcp project footprint reclaim completion version" -- "$cur"))
     fi
     return
   fi
@@ -52,7 +52,7 @@ _handoff() {
     fetch) flags="--help --agentd --target --config --json"; first="task" ;;
     run) flags="--help --agentd --target --config --json --timeout"; first="task" ;;
     status) flags="--help --agentd --target --config --json"; first="" ;;
-    session) flags="--help --agentd --target --config --json"; first="create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge" ;;
+    session) flags="--help --agentd --target --config --json"; first="create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge verify-release" ;;
     "session create") flags="--help --agentd --target --config --json --profile --host --session --workspace --request-id --name --parent --attribution --dry-run --strict --allow-stale"; first="" ;;
     "session evidence") flags="--help --agentd --target --config --json --profile --host --session --workspace --path"; first="" ;;
     "session sweep") flags="--help --agentd --target --config --json --profile --host --idle --dry-run"; first="" ;;
@@ -75,6 +75,8 @@ _handoff() {
     "session bind") flags="--help --agentd --target --config --json --profile --host --workspace --replace"; first="" ;;
     "session prune") flags="--help --agentd --target --config --json --profile --host --older-than --keep-last --dry-run"; first="" ;;
     "session purge") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
+    "session verify-release") flags="--help --agentd --target --config --json --manifest --sha256 --extract"; first="" ;;
+    mcp) flags="--help --agentd --target --config --json --profile"; first="" ;;
     project) flags="--help --agentd --target --config --json --path"; first="add ls rm" ;;
     footprint) flags="--help --agentd --target --config --json --all"; first="" ;;
     reclaim) flags="--help --agentd --target --config --json --force"; first="task" ;;

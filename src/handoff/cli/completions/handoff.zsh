@@ -27,6 +27,7 @@ _handoff() {
     'run:run a command in a task's worktree'
     'status:the daemon and what it is doing'
     'session:hand a session over to a new one, once'
+    'mcp:the same for any agent that speaks MCP'
     'project:register, list or forget repositories'
     'footprint:processes that tasks hold'
     'reclaim:worktrees that can go'
@@ -60,6 +61,7 @@ _handoff() {
     fetch) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '1:task:_handoff_tasks' '*:file:_files' ;;
     run) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--timeout[time limit (default 10m)]:value:_files' '1:task:_handoff_tasks' '*:file:_files' ;;
     status) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*:file:_files' ;;
+    mcp) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--profile[profile of Hermes, or handoff for Handoffs own store]:value:_files' '*:file:_files' ;;
     project) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--path[add\: this folder, not the current]:value:_files' '1:what:(add ls rm)' '*:file:_files' ;;
     footprint) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--all[also tasks without processes]' '*:file:_files' ;;
     reclaim) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--force[discard uncommitted changes; they are listed]' '1:task:_handoff_tasks' '*:file:_files' ;;
@@ -67,7 +69,7 @@ _handoff() {
     version) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*:file:_files' ;;
     session)
       if (( CURRENT == 2 )); then
-        compadd create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge
+        compadd create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge verify-release
         return
       fi
       local verb=$words[2]
@@ -96,6 +98,7 @@ _handoff() {
         bind) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--profile[profile of Hermes, or handoff for Handoffs own store]:value:_files' '*--host[the agent\: of the source, or (prepare) of the new session]:value:(hermes claude codex opencode other)' '*--workspace[the folder]:value:_files' '*--replace[although it belongs to another one]' '*:file:_files' ;;
         prune) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--profile[profile of Hermes, or handoff for Handoffs own store]:value:_files' '*--host[the agent\: of the source, or (prepare) of the new session]:value:(hermes claude codex opencode other)' '*--older-than[such as 90d]:value:_files' '*--keep-last[of each project]:value:_files' '*--dry-run[only say which]' '*:file:_files' ;;
         purge) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--profile[profile of Hermes, or handoff for Handoffs own store]:value:_files' '*--host[the agent\: of the source, or (prepare) of the new session]:value:(hermes claude codex opencode other)' '*:file:_files' ;;
+        verify-release) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--manifest[default\: MANIFEST.json beside the archive]:value:_files' '*--sha256[the archives digest, from somewhere else than archive and manifest]:value:_files' '*--extract[then write what was checked into a new folder below this one]:value:_files' '*:file:_files' ;;
       esac ;;
   esac
 }
