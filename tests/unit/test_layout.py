@@ -24,6 +24,7 @@ STDLIB_ONLY = (
     "redaction/",
     "workspace/",
     "sessions/",
+    "mcp/",
     "plugins/hermes_handoff/",
     "process/shim.py",
     "process/journal.py",
@@ -44,7 +45,16 @@ FOUNDATION = (
     "workspace",
 )
 #: decides from what it is handed: the same input, the same answer, at any time
-PURE = ("lifecycle.py", "ids.py", "wire/", "executors/contract.py", "gate/contract.py")
+PURE = (
+    "lifecycle.py",
+    "ids.py",
+    "wire/",
+    "mcp/lines.py",
+    "mcp/protocol.py",
+    "mcp/identity.py",
+    "executors/contract.py",
+    "gate/contract.py",
+)
 HIDDEN_INPUTS = {"time", "random", "secrets", "uuid", "socket", "subprocess", "datetime"}
 MAX_MODULE = 450
 MAX_FUNCTION = 80
@@ -117,7 +127,11 @@ def test_standard_library_only(path: pathlib.Path) -> None:
             inner = module.removeprefix("handoff.").replace(".", "/")
             own = name(path).split("/")[0]
             # the keeper is kin to the shim; a plugin for Hermes is a face of Sessions
-            below = {"nodes": ("process",), "plugins": ("sessions",)}.get(own, ())
+            below = {
+                "nodes": ("process",),
+                "plugins": ("sessions", "mcp"),
+                "mcp": ("sessions",),
+            }.get(own, ())
             assert inner.startswith((*FOUNDATION, own, *below)), f"{name(path)}: {module}"
 
 
