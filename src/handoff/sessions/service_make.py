@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from handoff.errors import NotAllowed, NotFound, SourceUnbound, UsageError
@@ -121,11 +122,15 @@ def summarize(service: Service, given: Mapping[str, Any], caller: Caller) -> dic
 def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """Publish a record of the state, held against the evidence that there is."""
     origin = _Origin(service, caller)
+    plain_names(service, request_id=given["request_id"], name=given.get("name", ""),
+                session=origin.session)  # fmt: skip
     checked = _checked(given["state"])
     binding = bind(given["workspace"])
     if not given.get("dry_run"):
         # The key of the marks comes first: the same secret has the same mark everywhere.
         private.make(service.records.root)
+    guard = service.records.guard
+    binding = replace(binding, label=guard.text(binding.label), branch=guard.text(binding.branch))
     got, store = _gather(service, origin, binding, _paths(checked.state))
     opened = _opened(service, origin.session)
     if opened and not given.get("allow_stale"):
@@ -162,6 +167,25 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
     ]
     changes = [*(note.to_json() for note in checked.changes), *lowered]
     return _made(made, given, warnings, changes, lost)
+
+
+def plain_names(service: Service, **names: str) -> None:
+    """Refuse ids and names that look like secrets: they are stored and shown as they are.
+
+    Raises:
+        UsageError: names which, not what it was.
+    """
+    text = service.records.guard.text
+    bad = [name for name, value in names.items() if value and text(value) != value]
+    if bad:
+        raise UsageError(
+            f"what was given as {' and '.join(bad)} looks like a secret",
+            remedy="give another one; it would be stored and shown",
+            faults=[
+                {"pointer": f"/{name}", "code": "looks_secret", "message": "it looks like a secret"}
+                for name in bad
+            ],
+        )
 
 
 def _checked(given: Any) -> states.Checked:

@@ -21,6 +21,7 @@ from handoff.sessions.preflight import Intent, Report
 from handoff.sessions.recover import inspect
 from handoff.sessions.service import Caller, Service
 from handoff.sessions.service_facts import Checked, checks
+from handoff.sessions.service_make import plain_names
 from handoff.sessions.terminal import Terminal
 
 __all__ = ["open_here", "person_of"]
@@ -42,6 +43,7 @@ def prepare_open(service: Service, given: Mapping[str, Any], caller: Caller) -> 
             "the call does not say which session it speaks for",
             remedy="call it as a tool from within the session, or use handoff session prepare",
         )
+    plain_names(service, attempt_id=given["attempt_id"])
     kind = given.get("host", "") or _default_host(service)
     host = service.host_of(kind)
     _fits(service, host)
