@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from handoff.sessions import host_store
-from tests.live.hermes_host import MODEL, RELEASES, HermesHome, plugin_dir, venv
-from tests.live.hermes_model import Asked, HermesModel
+from tests.live.hermes_host import MODEL, RELEASES, HermesHome, plugin_dir
+from tests.live.hermes_model import HermesModel
 from tests.live.hermes_place import OPENING, RULE, SECRET, TOOL, Mind, Place, state
 from tests.support.home import Home
 from tests.support.repository import Repository

@@ -31,5 +31,5 @@ def register(ctx: Any) -> None:
     ctx.register_skill("handoff", skill, "Hand this session over to a new one")
     commands = Commands(runtime)
     for name, (about, arguments, method) in COMMANDS.items():
-        ctx.register_cli_command(name, about, arguments, getattr(commands, method), about)
+        ctx.register_cli_command(name, about, arguments, commands.handler(method), about)
     ctx.register_command("hh", commands.slash, HELP.splitlines()[0])

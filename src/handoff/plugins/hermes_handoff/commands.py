@@ -48,6 +48,20 @@ class Commands:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
+    def handler(self, method: str) -> Callable[[argparse.Namespace], int]:
+        """What the host calls. Hermes 0.19 drops what a handler returns: a code that is not 0
+        leaves as SystemExit."""
+        run: Callable[[argparse.Namespace], int] = getattr(self, method)
+
+        def handle(args: argparse.Namespace) -> int:
+            code = run(args)
+            if code:
+                sys.stdout.flush()
+                raise SystemExit(code)
+            return code
+
+        return handle
+
     def slash(self, _text: str = "", **_: Any) -> str:
         """``/hh``: how it is done."""
         return HELP
