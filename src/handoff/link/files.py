@@ -54,17 +54,25 @@ def read_private(path: str, *, private: bool = True) -> bytes:
         raise
     except OSError as error:
         raise _typed(error, path) from error
-    with os.fdopen(opened, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LIMIT:
-            raise StorageError(f"{path} is not a plain, small file", path=path)
-        if private and (found.st_uid != os.geteuid() or found.st_mode & 0o077):
-            raise StorageError(
-                f"{path} is open to others, or is not this user's",
-                remedy=f"chmod go-rwx {shlex.quote(path)}",
-                path=path,
-            )
-        return file.read(LIMIT + 1)
+    try:
+        _check(os.fstat(opened), path, private=private)
+        with os.fdopen(opened, "rb", closefd=False) as file:
+            return file.read(LIMIT)
+    except OSError as error:
+        raise _typed(error, path) from error
+    finally:
+        os.close(opened)
+
+
+def _check(found: os.stat_result, path: str, *, private: bool) -> None:
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LIMIT:
+        raise StorageError(f"{path} is not a plain, small file", path=path)
+    if private and (found.st_uid != os.geteuid() or found.st_mode & 0o077):
+        raise StorageError(
+            f"{path} is open to others, or is not this user's",
+            remedy=f"chmod go-rwx {shlex.quote(path)}",
+            path=path,
+        )
 
 
 def write_new(path: str, data: bytes) -> bool:

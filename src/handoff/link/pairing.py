@@ -13,7 +13,6 @@ bytes of SHA-256 over all before, so that a mistyped code is told from a refused
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -137,7 +136,7 @@ def parse_code(text: str) -> PairingCode:
     raw = cleaned[len(_PREFIX) :].upper()
     try:
         whole = base64.b32decode(raw + "=" * (-len(raw) % 8))
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one
         whole = b""
     body, end = whole[:-_SUM], whole[-_SUM:]
     if len(whole) < _SUM or not hmac.compare_digest(hashlib.sha256(body).digest()[:_SUM], end):
@@ -150,7 +149,7 @@ def parse_code(text: str) -> PairingCode:
 
 
 def _parse(body: bytes) -> PairingCode:
-    if body[0] != _VERSION:
+    if body[:1] != bytes((_VERSION,)):
         raise BadRequest("the pairing code is of another version", field="code")
     try:
         at = 1
