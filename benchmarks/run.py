@@ -24,6 +24,7 @@ FILES = [
     "shim",
     "gate_verdict",
     "gate",
+    "redaction",
     "daemon_idle",
     "fanout",
     "dispatch",

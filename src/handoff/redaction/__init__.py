@@ -8,6 +8,7 @@ secret without a name or a shape that nobody told us about.
 
 from __future__ import annotations
 
-from handoff.redaction.redactor import MARK, MIN_KNOWN, MODES, Redactor, Stream, looks_secret
+from handoff.redaction.known import MIN_KNOWN
+from handoff.redaction.redactor import MARK, MODES, Redactor, Stream, looks_secret
 
 __all__ = ["MARK", "MIN_KNOWN", "MODES", "Redactor", "Stream", "looks_secret"]

@@ -15,11 +15,18 @@ from collections.abc import Iterator
 from math import log2
 
 from handoff.redaction.pairs import WIDE, find_pairs
-from handoff.redaction.shapes import Span, find_shapes, occurrences, unwrapped
+from handoff.redaction.shapes import Span, find_shapes
+from handoff.redaction.view import Unwrapped, View, small
 
 #: characters of a value that is judged at all
 _SHORT, _LONG = 6, 512
-_STEMS = ("pass", "pwd", "secret", "token", "credential", "key", "apikey", "pin")
+#: characters below which nothing looks random
+_RANDOM = 20
+# (what a word begins with, the part of it that is searched for)
+_STEMS = (
+    (b"pass", b"pass"), (b"pwd", b"pw"), (b"secret", b"secret"), (b"token", b"token"),
+    (b"credential", b"cred"), (b"key", b"key"), (b"apikey", b"key"), (b"pin", b"pin"),
+)  # fmt: skip
 _WORD = re.compile(
     r"(?:password|passwd|passphrase|passcode|pwd|secret|token|credential|apikey|key|pin)"
     r"(?:s|'s|’s)?(?![a-z0-9_-]|[.]\w)"
@@ -31,6 +38,8 @@ _AFTER = re.compile(
     r"|[ \t]{1,2})"
     r"[\"'`*(]{0,2}(?P<value>[^\s\"'`<>\[\]{}()|" + WIDE + r"]{6,512})"
 )
+# Characters that decide about a word: the longest, its ending, and what follows.
+_WORD_MAX = 16
 _SAYS = frozenset({"is", "was", "as", "for"})
 # A value is judged by its beginning, and taken out whole.
 _JUDGED = 96
@@ -51,19 +60,32 @@ _GIT = re.compile(
     r"checksum|hash|md5|fingerprint|integrity|oid|ref|id)s?[\"'`]?[ \t]{0,2}(?:is|at|of|:|=|@)?[ \t\"'`(@]{0,3}\Z"
 )
 _RUN = re.compile(r"[A-Za-z0-9+/=_.~%-]{20,8192}")
+# A part of a word that is longer than chance makes it.
+_LONG_PART = re.compile(r"[a-z]{8}|[A-Z]{8}")
+_TWO_DIGITS = re.compile(rb"[0-9].*?[0-9]")
+_INNER = re.compile(r"[^/=.]{20,}")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+# Characters below which base64 holds no secret.
+_ENCODED = 20
+_LONGEST = 8192
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{20,8192}={0,2}")
+# What such base64 looks like: each byte of the text is below 128.
+_LETTERS = re.compile(
+    rb"\n(?:[CDI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5}"
+)
+_BASE64_CLASSES = bytes(
+    code if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "+/_-") else 0x0A
+    for code in range(256)
+)
 _WRAPPED = re.compile(r"[A-Za-z0-9+/_-]{40}={0,2}\r?\n[ \t>|]{0,16}[A-Za-z0-9+/_-]{4}")
 _ESCAPED = re.compile(r"[^\s\"'<>]{0,1024}")
-_PAIR = re.compile(r"[0-9A-Fa-f]{2}")
+_PAIR = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNESCAPED = re.compile(r"[^\s\"'<>]{0,256}\Z")
 
 
 def _entropy(value: str) -> float:
-    counts: dict[str, int] = {}
-    for sign in value:
-        counts[sign] = counts.get(sign, 0) + 1
-    return -sum(n / len(value) * log2(n / len(value)) for n in counts.values())
+    counts = [value.count(sign) for sign in dict.fromkeys(value)]
+    return -sum(n / len(value) * log2(n / len(value)) for n in counts)
 
 
 def plain(value: str) -> bool:
@@ -99,49 +121,77 @@ def mixed(value: str) -> bool:
 def random(value: str) -> bool:
     """Whether a value looks made by chance: many kinds of signs in no order, and not the
     words and numbers of a name."""
-    if plain(value) or len(value) < 20 or value.count("/") > 1 + len(value) // 20:
+    if len(value) < _RANDOM:
         return False
     bare = value.strip("=._~-")
     if _HEX.match(bare):
-        return len(bare) >= 32 and _entropy(bare) >= 3.0
-    parts = _PARTS.findall(bare)
-    digits = sum(part.isdigit() for part in parts)
-    if digits < 2 or digits == len(parts):
+        return len(bare) >= 32 and not _is_fact(value) and _entropy(bare) >= 3.0
+    if _LONG_PART.search(bare):
         return False
+    parts = _PARTS.findall(bare)
     letters = [part for part in parts if not part.isdigit()]
+    if len(parts) - len(letters) < 2 or not letters:
+        return False
     mean = sum(map(len, letters)) / len(letters)
     longest = max(map(len, letters))
-    return mean <= 3.2 and longest <= 7 and _entropy(bare) >= 3.4
+    return mean <= 3.2 and longest <= 7 and not _is_fact(value) and _entropy(bare) >= 3.4
 
 
-def find_clues(text: str) -> list[Span]:
+def _is_fact(value: str) -> bool:
+    return plain(value) or value.count("/") > 1 + len(value) // 20
+
+
+def find_clues(view: View) -> list[Span]:
     """Values in prose beside a word for secrets, and known shapes in base64 or
     percent-escapes."""
-    return [*_prose(text), *_key_ids(text), *_encoded(text)]
+    return [*_prose(view), *_key_ids(view), *_encoded(view)]
 
 
-def find_random(text: str) -> list[Span]:
+def find_random(view: View) -> list[Span]:
     """Whatever looks random, with no clue at all. Commit ids and digests stay where a word
     before them says what they are."""
+    text, judged = view.text, view.random
+    suspects = {word for word in view.words if _random_in(word, judged)}
+    if not suspects:
+        return []
     found = []
-    for run in _RUN.finditer(text):
-        start, value = _trimmed(run.start(), run.group())
-        if not random(value):
-            # `a/b/c=VALUE`, `x.y.VALUE`: each part by itself
-            found += [span for span in _inner(start, value) if not _git(text, span)]
+    for first, last in view.runs:
+        if view.copy[first:last] not in suspects:
             continue
-        span = Span(start, start + len(value), "random", value)
-        if not _git(text, span):
-            found.append(span)
+        for run in _RUN.finditer(text, first, last):
+            start, value = _trimmed(run.start(), run.group())
+            for at, part in _random_parts(start, value, judged):
+                span = Span(at, at + len(part), "random", part)
+                if not _git(text, span):
+                    found.append(span)
     return found
 
 
-def _inner(start: int, value: str) -> Iterator[Span]:
-    if "/" not in value and "=" not in value and "." not in value:
-        return
-    for part in re.finditer(r"[^/=.]+", value):
-        if random(part.group()):
-            yield Span(start + part.start(), start + part.end(), "random", part.group())
+def _random_in(word: bytes, judged: dict[str, bool]) -> bool:
+    """Whether a run of token characters holds anything that looks random."""
+    if len(word) < _RANDOM or not _TWO_DIGITS.search(word):
+        return False
+    for run in _RUN.finditer(word.decode()):
+        if any(True for _ in _random_parts(*_trimmed(0, run.group()), judged)):
+            return True
+    return False
+
+
+def _random_parts(start: int, value: str, judged: dict[str, bool]) -> Iterator[tuple[int, str]]:
+    """What looks random: the value, or of `a/b/c=VALUE` and `x.y.VALUE` each part by itself."""
+
+    def judge(one: str) -> bool:
+        known = judged.get(one)
+        if known is None:
+            known = judged[one] = random(one)
+        return known
+
+    if judge(value):
+        yield start, value
+    elif "/" in value or "=" in value or "." in value:
+        for part in _INNER.finditer(value):
+            if judge(part.group()):
+                yield start + part.start(), part.group()
 
 
 def _git(text: str, span: Span) -> bool:
@@ -156,20 +206,20 @@ def _trimmed(start: int, value: str) -> tuple[int, str]:
     return start + len(value) - len(cut), cut.rstrip(".~%-")
 
 
-def _prose(text: str) -> Iterator[Span]:
-    lower = text.replace("\u0130", "i").lower()
-    for word in _words(lower):
-        after = _AFTER.match(text, word.end())
+def _prose(view: View) -> Iterator[Span]:
+    text = view.text
+    for at, word in _words(view):
+        after = _AFTER.match(text, at + len(word))
         if after is not None:
             value = after["value"].rstrip(".,;:!?*")
-            clear = bool(after["says"].strip())
-            weak = word.group().startswith(("key", "pin", "token"))
             head = value[:_JUDGED]
-            good = mixed(head) and ((clear and not weak) or _firm(head))
-            span = Span(after.start("value"), after.start("value") + len(value), "prose", value)
-            if len(value) >= _SHORT and good and not _digest(text, span):
-                yield span
-        yield from _told_before(text, word.start())
+            if len(value) >= _SHORT and mixed(head):
+                clear = bool(after["says"].strip())
+                weak = word.startswith(("key", "pin", "token"))
+                span = Span(after.start("value"), after.start("value") + len(value), "prose", value)
+                if ((clear and not weak) or _firm(head)) and not _digest(text, span):
+                    yield span
+        yield from _told_before(text, at)
 
 
 def _told_before(text: str, at: int) -> Iterator[Span]:
@@ -177,7 +227,7 @@ def _told_before(text: str, at: int) -> Iterator[Span]:
     if at < 2 or text[at - 1] not in " \t":
         return
     window = text[max(0, at - 600) : at]
-    parts = window[window.rfind("\n") + 1 :].split()[-5:]
+    parts = window[window.rfind("\n") + 1 :].rsplit(None, 5)[-5:]
     for number in range(len(parts) - 1, 0, -1):
         if parts[number] in _SAYS:
             value = parts[number - 1].strip("\"'`<>[]{}()|" + WIDE)
@@ -191,15 +241,16 @@ def _told_before(text: str, at: int) -> Iterator[Span]:
             return
 
 
-def _words(lower: str) -> Iterator[re.Match[str]]:
-    for stem in _STEMS:
-        for at in occurrences(lower, stem):
+def _words(view: View) -> Iterator[tuple[int, str]]:
+    text = view.text
+    for stem, part in _STEMS:
+        for at in view.places_by(stem, part):
             # `sort_key` and `api-token` are names: pairs are judged elsewhere.
-            if at and (lower[at - 1].isalnum() or lower[at - 1] in "_-"):
+            if at and (text[at - 1].isalnum() or text[at - 1] in "_-"):
                 continue
-            found = _WORD.match(lower, at)
+            found = _WORD.match(small(text[at : at + _WORD_MAX]))
             if found is not None:
-                yield found
+                yield at, found.group()
 
 
 def _digest(text: str, span: Span) -> bool:
@@ -221,39 +272,96 @@ def _firm(value: str) -> bool:
     return len(value) >= 8 and digits >= 2 and len(letters) >= 2 and max(map(len, letters)) <= 7
 
 
-def _key_ids(text: str) -> Iterator[Span]:
-    for name in _ID.finditer(text):
-        found = _KEY_ID.match(text, name.end())
-        if found is None:
-            continue
-        value = found["value"]
-        if not plain(value) and _firm(value) and not (_HEX.match(value) and len(value) in _DIGESTS):
-            yield Span(found.start("value"), found.end("value"), "key-id", value)
+def _key_ids(view: View) -> Iterator[Span]:
+    text, lower = view.text, view.lower
+    for stem in (b"key", b"token", b"secret"):
+        for at in view.places(stem):
+            if not lower.startswith((b"id", b"_id", b"-id"), at + len(stem)):
+                continue
+            name = _ID.match(text, at)
+            found = _KEY_ID.match(text, name.end()) if name is not None else None
+            if found is None:
+                continue
+            value = found["value"]
+            digest = _HEX.match(value) and len(value) in _DIGESTS
+            if not plain(value) and _firm(value) and not digest:
+                yield Span(found.start("value"), found.end("value"), "key-id", value)
 
 
-def _encoded(text: str) -> Iterator[Span]:
-    for found in _BASE64.finditer(text):
-        if _in_base64(found.group()):
-            yield Span(found.start(), found.end(), "encoded", found.group())
-    for flat in unwrapped(text) if _WRAPPED.search(text) else ():
-        for found in _BASE64.finditer(flat.text):
-            if flat.last_break(found.start(), found.end()) and _in_base64(found.group()):
+def _encoded(view: View) -> Iterator[Span]:
+    text, judged = view.text, view.encoded
+    suspects = {word for word in _lettered(view) if _encoded_in(word.decode(), judged)}
+    for first, last in view.runs if suspects else ():
+        if view.copy[first:last] in suspects:
+            for found in _BASE64.finditer(text, first, last):
+                if _in_base64(found.group(), judged):
+                    yield Span(found.start(), found.end(), "encoded", found.group())
+    if _is_wrapped(view):
+        for flat in view.flats():
+            yield from _encoded_wrapped(flat, judged)
+    yield from _escaped(view)
+
+
+def _lettered(view: View) -> set[bytes]:
+    """Those runs of token characters that could be text in base64."""
+    joined = view.joined
+    words = {word for word in view.words if len(word) > _LONGEST}  # looked at in parts
+    for found in _LETTERS.finditer(b"\n" + joined.translate(_BASE64_CLASSES)):
+        at = found.start()  # one less in `joined`, which has no line feed before it
+        words.add(joined[joined.rfind(b"\n", 0, at) + 1 : joined.find(b"\n", at)])
+    return words
+
+
+def _encoded_in(word: str, judged: dict[str, bool]) -> bool:
+    """Whether a run of token characters holds base64 that a secret stands in."""
+    return len(word) >= _ENCODED and any(
+        _in_base64(found.group(), judged) for found in _BASE64.finditer(word)
+    )
+
+
+def _is_wrapped(view: View) -> bool:
+    """Whether a long line of base64 goes on in the next."""
+    text = view.text
+    for start, end in view.runs if "\n" in text else ():
+        if end - start >= 40 and text[end : end + 1] in ("\n", "\r"):
+            bare = end - 1 if text[end - 1] == "=" else end
+            bare = bare - 1 if text[bare - 1] == "=" else bare
+            if _WRAPPED.match(text, bare - 40):
+                return True
+    return False
+
+
+def _encoded_wrapped(flat: Unwrapped, judged: dict[str, bool]) -> Iterator[Span]:
+    for first, last in flat.runs:
+        for found in _BASE64.finditer(flat.text, first, last):
+            if flat.last_break(*found.span()) and _in_base64(found.group(), judged):
                 start, end = flat.place(found.start()), flat.place(found.end() - 1) + 1
                 yield Span(start, end, "encoded", found.group())
-    until = 0
-    for at in occurrences(text, "%"):
-        if at < until or not _PAIR.match(text, at + 1):
+
+
+def _escaped(view: View) -> Iterator[Span]:
+    text, until = view.text, 0
+    for pair in _PAIR.finditer(text):
+        at = pair.start()
+        if at < until:
             continue
         head = _UNESCAPED.search(text[max(0, at - 256, until) : at])
         start = at - len(head.group()) if head is not None else at
         run = _ESCAPED.match(text, at)
         until = run.end() if run is not None else at + 1
         value = text[start:until]
-        if find_shapes(urllib.parse.unquote(value)) and not find_shapes(value):
+        if find_shapes(View(urllib.parse.unquote(value))) and not find_shapes(View(value)):
             yield Span(start, until, "encoded", value)
 
 
-def _in_base64(run: str) -> bool:
+def _in_base64(run: str, judged: dict[str, bool]) -> bool:
+    found = judged.get(run)
+    if found is None:
+        found = judged[run] = _judge_base64(run)
+    return found
+
+
+def _judge_base64(run: str) -> bool:
     body = run.rstrip("=")
     if body.islower() or body.isupper() or _HEX.match(body):
         return False
@@ -266,8 +374,8 @@ def _in_base64(run: str) -> bool:
         return False
     if not _TEXT.match(raw):
         return False
-    text = raw.decode("ascii")
-    return bool(find_shapes(text)) or bool(find_pairs(text))
+    view = View(raw.decode("ascii"))
+    return bool(find_shapes(view)) or bool(find_pairs(view))
 
 
 _TEXT = re.compile(rb"[\t\n\r -~]{12,}\Z")

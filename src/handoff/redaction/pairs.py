@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from handoff.redaction.shapes import Span, boundary, occurrences
+from handoff.redaction.shapes import Span, boundary
+from handoff.redaction.view import View
 
 _VALUE_MAX = 1024
 
@@ -47,19 +48,22 @@ _STRONG = frozenset(
     {"pass", "passwd", "password", "passphrase", "passcode", "pwd", "secret", "apikey"}
 )
 
+# (a word in the name, the part of it that is searched for)
 _KEYWORDS = (
-    "pass", "pwd", "secret", "token", "cred", "auth", "key", "cookie", "sessionid", "sig", "jwt",
-    "bearer", "_pw", "_pat", "-pat",
+    (b"pass", b"pass"), (b"pwd", b"pw"), (b"secret", b"secret"), (b"token", b"token"),
+    (b"cred", b"cred"), (b"auth", b"auth"), (b"key", b"key"), (b"cookie", b"cookie"),
+    (b"sessionid", b"sessionid"), (b"sig", b"sig"), (b"jwt", b"jwt"), (b"bearer", b"bearer"),
+    (b"_pw", b"pw"), (b"_pat", b"pat"), (b"-pat", b"pat"),
 )  # fmt: skip
 
-_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-_NAME_REST = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _BETWEEN = re.compile(
     r"""\\{0,3}["'`]?\]?[ \t]{0,8}(?P<sign>:=|=>|==?|:(?!:)|%3[aAdD])[ \t]{0,8}(?P<below>\r?\n[ \t]{1,64})?"""
     r"""|(?P<prose>[ \t]{1,2}(?:is|was|are)(?:[ \t]{0,2}:)?[ \t]{1,2})"""
     r"""|(?P<blank>[ \t]{1,4})"""
 )
+# What that can start with: nothing else needs a closer look.
+_FOLLOWS = frozenset("\\\"'`] \t:=%")
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token|digest|negotiate|apikey|bot)[ \t]{1,4}")
 _QUOTED = re.compile(
     r"""(?P<slash>\\{0,3})(?P<quote>["'`])(?P<value>(?:\\.|[^"'`\\\n]|(?!(?P=quote))["'`]){1,1024}?)"""
@@ -93,49 +97,41 @@ _URL_TOKEN = re.compile(r"([A-Za-z0-9_.~%-]{16,512})@")
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]{12,1024}={0,4}")
 _BASIC = re.compile(r"[A-Za-z0-9+/]{12,1024}={0,2}(?![A-Za-z0-9+/=])")
 _LOGIN_OPTION = re.compile(r"(?:=|[ \t]{1,4})[\"']?[^\s:\"']{1,128}:([^\s\"']{1,512})")
-# Without any of these there is nothing to look for.
-_HINT = re.compile(
-    "(?i)" + "|".join(re.escape(word) for word in (*_KEYWORDS, "basic ", "://", " -u", "-user"))
-)
 _LINE_END = re.compile(r"[ \t,;]{0,4}(?:\r?\n|\Z)")
 _CALL = re.compile(r"\b(?:curl|wget|https?|xh|ftp|lftp|svn)\b")
 _NETRC = re.compile(r"(?:login|machine|account)\s{1,8}\S{1,128}\s{1,8}\Z")
 
 
-def find_pairs(text: str) -> list[Span]:
+def find_pairs(view: View) -> list[Span]:
     """All secrets that their surroundings give away."""
-    if _HINT.search(text) is None:
-        return []
-    lower = text.replace("\u0130", "i").lower()
-    found = list(_urls(text))
-    found += _schemes(text, lower)
-    found += _logins(text)
+    text = view.text
+    found = list(_urls(view))
+    found += _schemes(view)
+    found += _logins(view)
     seen: set[int] = set()
-    for keyword in _KEYWORDS:
+    judged: dict[str, tuple[bool, bool]] = {}
+    for word, part in _KEYWORDS:
         until = 0
-        for at in occurrences(lower, keyword):
+        for at in view.places_by(word, part):
             if at < until:
                 continue  # inside of a value that is taken out whole
-            start, end = _name(text, at, len(keyword))
-            if start not in seen:
-                seen.add(start)
-                for span in _named(text, start, end):
-                    found.append(span)
-                    if text[span.start - 1] not in "\"'`":
-                        until = span.end if " " not in span.value else until
+            start, end = view.name(at, len(word))
+            if start < at and start and text[start - 1] == "\\" and text[start] in "nrt":
+                start += 1
+            if start in seen:
+                continue
+            seen.add(start)
+            if text[end : end + 1] not in _FOLLOWS:
+                continue
+            name = text[start:end].strip("-.")
+            secret, strong = judged.get(name) or judged.setdefault(name, _secret_name(name))
+            if not secret:
+                continue
+            for span in _named(text, start, end, strong):
+                found.append(span)
+                if text[span.start - 1] not in "\"'`":
+                    until = span.end if " " not in span.value else until
     return found
-
-
-def _name(text: str, at: int, length: int) -> tuple[int, int]:
-    """The whole name around a keyword."""
-    start = at
-    while start > 0 and at - start < 64 and text[start - 1] in _NAME_CHARS:
-        start -= 1
-    if start >= 1 and text[start - 1] == "\\" and text[start] in "nrt" and start < at:
-        start += 1
-    rest = _NAME_REST.match(text, at + length)
-    end = rest.end() if rest is not None else at + length
-    return start, end
 
 
 def _secret_name(name: str) -> tuple[bool, bool]:
@@ -153,11 +149,8 @@ def _secret_name(name: str) -> tuple[bool, bool]:
     return secret, secret and not _STRONG.isdisjoint(parts)
 
 
-def _named(text: str, start: int, end: int) -> Iterator[Span]:
+def _named(text: str, start: int, end: int, strong: bool) -> Iterator[Span]:
     name = text[start:end].strip("-.")
-    secret, strong = _secret_name(name)
-    if not secret:
-        return
     between = _BETWEEN.match(text, end)
     if between is None:
         return
@@ -256,8 +249,9 @@ def _is_secret(value: str, *, strong: bool, quoted: bool) -> bool:
     return has_digit or has_sign or (has_both and len(value) >= 16)
 
 
-def _urls(text: str) -> Iterator[Span]:
-    for at in occurrences(text, "://"):
+def _urls(view: View) -> Iterator[Span]:
+    text = view.text
+    for at in view.places(b"://"):
         login = _URL_LOGIN.match(text, at + 3)
         if login is not None:
             value = login[2]
@@ -269,10 +263,14 @@ def _urls(text: str) -> Iterator[Span]:
             yield Span(alone.start(1), alone.end(1), "url-password", alone[1])
 
 
-def _schemes(text: str, lower: str) -> Iterator[Span]:
+def _schemes(view: View) -> Iterator[Span]:
     """``Bearer …`` and ``Basic …`` without their header."""
-    for word, pattern in (("bearer ", _BEARER), ("basic ", _BASIC)):
-        for at in occurrences(lower, word):
+    text = view.text
+    for word, places, pattern in (
+        ("bearer ", view.places_by(b"bearer ", b"bearer"), _BEARER),
+        ("basic ", view.places_by(b"basic ", b"basic"), _BASIC),
+    ):
+        for at in places:
             if not boundary(text, at):
                 continue
             match = pattern.match(text, at + len(word))
@@ -285,10 +283,17 @@ def _schemes(text: str, lower: str) -> Iterator[Span]:
                 yield Span(match.start(), match.end(), "authorization", value)
 
 
-def _logins(text: str) -> Iterator[Span]:
+def _logins(view: View) -> Iterator[Span]:
     """``-u user:password`` and ``--user user:password``."""
-    for option in (" -u", "--user", "--proxy-user"):
-        for at in occurrences(text, option):
+    text = view.text
+    for option, places in (
+        (" -u", view.places(b" -u")),
+        ("--user", view.places_by(b"--user", b"-user")),
+        ("--proxy-user", view.places_by(b"--proxy-user", b"-user")),
+    ):
+        for at in places:
+            if not text.startswith(option, at):
+                continue  # in capitals
             match = _LOGIN_OPTION.match(text, at + len(option))
             if not _CALL.search(text[text.rfind("\n", 0, at) + 1 : at][-300:]):
                 continue

@@ -14,30 +14,24 @@ cut.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import html
-import json
 import re
-import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from handoff.redaction.clues import find_clues, find_random
+from handoff.redaction.known import Known
 from handoff.redaction.pairs import find_pairs
 from handoff.redaction.shapes import (
     KEY_END,
     REACH,
     Span,
     find_shapes,
-    occurrences,
-    unwrapped,
 )
+from handoff.redaction.view import View, blot
 
 #: a mark, as every stage recognises it
 MARK = re.compile(r"\[redacted:[a-z0-9-]{1,48}:[0-9a-f]{4}\]")
-#: characters of a known value below which it is not looked for: too many chance hits
-MIN_KNOWN = 6
 #: what a redactor looks for, each more than the one before
 MODES = ("plain", "standard", "strict")
 # How far a stage looks back from where something starts.
@@ -45,10 +39,8 @@ _CONTEXT = 1536
 _STICKY = re.compile(r"[ \t]|[ \t]*(?:[>|+*#-][ \t]?)?[^ \t\n]*\r?\n\Z")
 # A finding that needs its neighbour to be a mark, whose neighbour needs one, and so on.
 _ROUNDS = 8
-_BASE64_CORE = 10
-_BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{0,4096}")
 
-_Find = Callable[[str], list[Span]]
+_Find = Callable[[View], list[Span]]
 
 
 class _Stage:
@@ -73,41 +65,50 @@ class _Stage:
         self._text, self._seen, self._done = "", 0, 0
         return out
 
-    def whole(self, text: str) -> str:
-        """A whole text at once: what feeding and closing would give, of a fresh stage."""
+    def whole(self, text: str, view: View) -> tuple[str, View]:
+        """A whole text at once: what feeding and closing would give, of a fresh stage.
+        ``view``: of the text with its marks blotted out; what comes back has its own."""
         parts, done = [], 0
-        for span in self._all(text):
+        spans, lengths = [], []
+        for span in self._all(view):
             if span.end > done:
-                parts += [text[done : max(span.start, done)], self._mark(span)]
+                mark = self._mark(span)
+                start = max(span.start, done)
+                parts += [text[done:start], mark]
+                spans.append((start, span.end))
+                lengths.append(len(mark))
                 done = span.end
-        return "".join([*parts, text[done:]]) if parts else text
+        if not parts:
+            return text, view
+        made = "".join([*parts, text[done:]])
+        return made, view.swapped(blotted(made), spans, lengths)
 
-    def _all(self, text: str) -> list[Span]:
+    def _all(self, view: View) -> list[Span]:
         """All findings, in order; those as well that are only found once their neighbours
         are marks, so that a second pass has nothing to add."""
-        marks = [found.span() for found in MARK.finditer(text)]
-        hidden = _masked(text, marks) if marks else text
-        new = self._in(hidden, 0, len(hidden))
+        new = self._in(view, 0, len(view.text))
         spans = new
         for _ in range(_ROUNDS):
             if not new:
                 break
-            hidden = _masked(hidden, [(span.start, span.end) for span in new])
+            view = view.blotted(_merged(new))
             new = [
                 span
-                for start, end in _around(new, len(hidden))
-                for span in self._in(hidden, start, end)
+                for start, end in _around(new, len(view.text))
+                for span in self._in(view, start, end)
             ]
             spans = spans + new
         return sorted(spans, key=lambda span: (span.start, -span.end))
 
-    def _in(self, hidden: str, start: int, end: int) -> list[Span]:
+    def _in(self, view: View, start: int, end: int) -> list[Span]:
         """The findings in a window that hold no mark. Near its edges, where there is text
         beyond, the window can't tell."""
+        hidden = view.text
+        whole = end - start == len(hidden)
         low = start + _CONTEXT if start else 0
         high = end - _CONTEXT if end < len(hidden) else end
         found = []
-        for span in self._find(hidden[start:end] if end - start < len(hidden) else hidden):
+        for span in self._find(view if whole else View(hidden[start:end])):
             moved = span._replace(start=span.start + start, end=span.end + start)
             if low <= moved.start and moved.end <= high and "[[" not in hidden[slice(*moved[:2])]:
                 found.append(moved)
@@ -116,7 +117,7 @@ class _Stage:
     def _advance(self, settled: int) -> str:
         text = self._text
         parts = []
-        for span in self._all(text):
+        for span in self._all(View(blotted(text))):
             if not self._seen <= span.start < settled or span.end <= self._done:
                 continue
             start = max(span.start, self._done)
@@ -170,14 +171,20 @@ def _around(spans: list[Span], length: int) -> list[tuple[int, int]]:
     return windows
 
 
-def _masked(text: str, places: list[tuple[int, int]]) -> str:
-    """The text with these places blotted out, as marks would, at the same length."""
-    parts, at = [], 0
-    for start, end in sorted(places):
-        if end > at:
-            parts += [text[at : max(start, at)], "[" * (end - max(start, at))]
-            at = end
-    return "".join([*parts, text[at:]])
+def _merged(spans: list[Span]) -> list[tuple[int, int]]:
+    """The places of findings in order, those that overlap as one."""
+    places: list[tuple[int, int]] = []
+    for start, end in sorted((span.start, span.end) for span in spans):
+        if places and start <= places[-1][1]:
+            places[-1] = (places[-1][0], max(end, places[-1][1]))
+        else:
+            places.append((start, end))
+    return places
+
+
+def blotted(text: str) -> str:
+    """A text with its marks blotted out."""
+    return blot(text, [found.span() for found in MARK.finditer(text)])
 
 
 class Stream:
@@ -208,7 +215,8 @@ class Redactor:
             equal secrets shall have equal marks.
         known: values that are secret for sure, by a name that becomes the kind of their
             marks (``OPENAI_API_KEY`` -> ``openai-api-key``). Values shorter than
-            :data:`MIN_KNOWN` characters are not looked for (:attr:`ignored` names them).
+            :data:`~handoff.redaction.known.MIN_KNOWN` characters are not looked for
+            (:attr:`ignored` names them).
         mode: one of :data:`MODES`. ``plain`` finds known values, shapes and pairs;
             ``standard`` also values in prose and in other encodings; ``strict`` also
             whatever looks random.
@@ -236,21 +244,14 @@ class Redactor:
         self.mode = mode
         self._allow = frozenset(allow)
         self._shield = frozenset(shield)
-        self.ignored: tuple[str, ...] = ()
-        self._forms: list[tuple[str, str, str, bool]] = []
-        ignored = []
-        for name, value in (known or {}).items():
-            if len(value.strip()) < MIN_KNOWN:
-                ignored.append(name)
-            else:
-                self._forms += _forms(_kind(name), value)
-        self.ignored = tuple(ignored)
-        self._forms.sort(key=lambda form: -len(form[0]))
+        self._known = Known(known or {})
+        self.ignored = self._known.ignored
 
     def redact(self, text: str) -> str:
         """The text without its secrets."""
+        view = View(blotted(text))
         for stage in self._stages():
-            text = stage.whole(text)
+            text, view = stage.whole(text, view)
         return text
 
     def count(self, text: str) -> dict[str, int]:
@@ -272,8 +273,8 @@ class Redactor:
             finders.append(find_random)
         if self._allow or self._shield:
             finders = [self._but_facts(find) for find in finders]
-        if self._forms:
-            finders.insert(0, self._find_known)
+        if self._known:
+            finders.insert(0, self._known.find)
         return [_Stage(find, self._mark) for find in finders]
 
     def allowance(self, value: str) -> str:
@@ -282,10 +283,10 @@ class Redactor:
         return hashlib.blake2s(raw, key=self._key, digest_size=16).hexdigest()
 
     def _but_facts(self, find: _Find) -> _Find:
-        def found(text: str) -> list[Span]:
+        def found(view: View) -> list[Span]:
             return [
                 span
-                for span in find(text)
+                for span in find(view)
                 if span.value not in self._shield and self.allowance(span.value) not in self._allow
             ]
 
@@ -295,68 +296,12 @@ class Redactor:
         digest = hashlib.blake2s(span.value.encode("utf-8", "surrogatepass"), key=self._key)
         return f"[redacted:{span.kind}:{digest.hexdigest()[:4]}]"
 
-    def _find_known(self, text: str) -> list[Span]:
-        found = [span for span, _ in self._known_in(text)]
-        for flat in unwrapped(text):
-            for span, _ in self._known_in(flat.text):
-                if flat.last_break(span.start, span.end):
-                    start, end = flat.place(span.start), flat.place(span.end - 1) + 1
-                    found.append(Span(start, end, span.kind, span.value))
-        return found
-
-    def _known_in(self, text: str) -> Iterable[tuple[Span, str]]:
-        for form, kind, value, encoded in self._forms:
-            if form not in text:
-                continue
-            for at in occurrences(text, form):
-                start, end = at, at + len(form)
-                if encoded:
-                    # The characters around it hold the rest of its first and last bytes,
-                    # and what it was joined with.
-                    while start > 0 and at - start < 4096 and _BASE64.match(text[start - 1])[0]:  # type: ignore[index]
-                        start -= 1
-                    end = _BASE64.match(text, end).end()  # type: ignore[union-attr]
-                yield Span(start, end, kind, value), form
-
 
 def _kinds(text: str) -> list[str]:
     return [mark.split(":")[1] for mark in MARK.findall(text)]
 
 
-def _kind(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:48] or "known"
-
-
-def _forms(kind: str, value: str) -> list[tuple[str, str, str, bool]]:
-    """A value in the forms that it travels in: (form, kind, value, base64 or not)."""
-    plain = {
-        value,
-        value.strip(),
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-        json.dumps(json.dumps(value)[1:-1])[1:-1],
-        urllib.parse.quote(value, safe=""),
-        urllib.parse.quote(value),
-        urllib.parse.quote_plus(value),
-        re.sub("%[0-9A-F]{2}", lambda m: m.group().lower(), urllib.parse.quote(value, safe="")),
-        html.escape(value),
-        value.replace("'", "'\\''"),
-        value.encode().hex(),
-        value.encode().hex().upper(),
-    }
-    raw = value.encode("utf-8", "surrogatepass")
-    encoded = set()
-    for offset, skip in ((0, 0), (1, 2), (2, 3)):
-        text = base64.b64encode(b"\0" * offset + raw).rstrip(b"=").decode("ascii")[skip:]
-        whole = text[:-1] if (len(raw) + offset) % 3 else text
-        if len(whole) >= _BASE64_CORE:
-            encoded |= {whole, whole.replace("+", "-").replace("/", "_")}
-    return [
-        *((form, kind, value, False) for form in plain if len(form) >= MIN_KNOWN),
-        *((form, kind, value, True) for form in encoded - plain),
-    ]
-
-
 def looks_secret(text: str) -> bool:
     """Whether a text holds anything that looks like a secret, known values aside."""
-    return bool(find_shapes(text)) or bool(find_pairs(text))
+    view = View(text)
+    return bool(find_shapes(view)) or bool(find_pairs(view))

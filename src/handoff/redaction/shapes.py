@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
+from handoff.redaction.view import SHORTEST, Unwrapped, View
+
 #: characters that one finding, with all that decides about it, spans at most
 REACH = 16_384
 _RUN = 8_192
@@ -146,6 +148,37 @@ _ANCHORS = sorted(
     key=lambda pair: -len(pair[0]),
 )
 
+# (anchor, the same in ASCII, the longer ones that start with it, its shape)
+_SOUGHT = [
+    (
+        anchor,
+        anchor.encode(),
+        frozenset(
+            longer.encode()
+            for longer, _ in _ANCHORS
+            if longer.startswith(anchor) and longer != anchor
+        ),
+        shape,
+    )
+    for anchor, shape in _ANCHORS
+]
+# One search for all that start with the same letter, the longest first. (It takes less time
+# than one for a single anchor.)
+_BY_LETTER = [
+    (
+        letter.encode(),
+        re.compile(
+            re.escape(letter).encode()
+            + b"(?=("
+            + b"|".join(re.escape(one[1:]).encode() for one, _ in _ANCHORS if one[0] == letter)
+            + b"))"
+        ),
+    )
+    for letter in sorted({anchor[0] for anchor, _ in _ANCHORS})
+]
+# Bytes below which looking for each anchor by itself takes less time.
+_FEW = 2048
+
 # What precedes the anchor in these two belongs to the secret.
 _BEFORE = {
     "telegram-token": re.compile(r"[0-9]{8,10}\Z"),
@@ -161,22 +194,6 @@ _KEY_LINES = re.compile(
     r"{1,120}"
 )
 _KEY_MAX = REACH - 512
-
-# A line end inside of a word, with the quote or list sign that begins the next line. `+`
-# and `-` may be such a sign (in a difference) or the word's own: both readings are tried.
-_BREAK = re.compile(
-    r"(?<=[A-Za-z0-9_+/=.:@~-])\r?\n[ \t]{0,64}(?:[>|*#][ \t]{0,4}|[+-][ \t]{1,4})?"
-    r"(?=[A-Za-z0-9_+/=.~-])"
-)
-_BREAK_SIGNED = re.compile(
-    r"(?<=[A-Za-z0-9_+/=.:@~-])\r?\n[ \t]{0,64}(?:[>|+*#-][ \t]{0,4})?(?=[A-Za-z0-9_+/=.~-])"
-)
-_SIGNED = re.compile(r"\n[ \t]{0,64}[+-][A-Za-z0-9_+/=.~-]")
-
-
-# What every token is a part of: at least as long as the shortest (slack's, 15 characters).
-_SHORTEST = 15
-_RUNS = re.compile(r"[A-Za-z0-9_+/=.:@~%-]{15,}")
 
 
 def occurrences(text: str, needle: str) -> Iterator[int]:
@@ -197,74 +214,52 @@ def boundary(text: str, at: int) -> bool:
     return at >= 3 and text[at - 3] == "%"
 
 
-class Unwrapped:
-    """A text without the line ends (and quote signs) that stand inside of words, and the
-    way back to places of the text itself."""
-
-    def __init__(self, text: str, broken: re.Pattern[str] = _BREAK) -> None:
-        parts, at, length = [], 0, 0
-        self._starts = [0]
-        self._shifts = [0]
-        for found in broken.finditer(text):
-            parts.append(text[at : found.start()])
-            length += found.start() - at
-            at = found.end()
-            self._starts.append(length)
-            self._shifts.append(at - length)
-        parts.append(text[at:])
-        self.text = "".join(parts) if at else text
-
-    @property
-    def wrapped(self) -> bool:
-        """Whether there is any such line end."""
-        return len(self._starts) > 1
-
-    def place(self, at: int) -> int:
-        """The place in the text itself."""
-        return at + self._shifts[bisect_right(self._starts, at) - 1]
-
-    def breaks_at(self, at: int) -> bool:
-        """Whether a line end was taken out at that place."""
-        return self._starts[bisect_right(self._starts, at) - 1] == at and at > 0
-
-    def last_break(self, start: int, end: int) -> int:
-        """Where the last part of ``[start, end)`` begins if a line end was taken out
-        inside of it, else 0."""
-        number = bisect_right(self._starts, end - 1) - 1
-        return self._starts[number] if self._starts[number] > start else 0
-
-
-def unwrapped(text: str) -> Iterator[Unwrapped]:
-    """The text without the line ends inside of words, in each reading that there is."""
-    if "\n" not in text:
-        return
-    flat = Unwrapped(text)
-    if flat.wrapped:
-        yield flat
-    if _SIGNED.search(text):
-        yield Unwrapped(text, _BREAK_SIGNED)
-
-
-def find_shapes(text: str) -> list[Span]:
+def find_shapes(view: View) -> list[Span]:
     """All provider tokens and private keys, also those broken over line ends."""
-    if len(text) < _SHORTEST:
+    text = view.text
+    if len(text) < SHORTEST:
         return []
-    runs = [found.span() for found in _RUNS.finditer(text)]
-    found = [*_private_keys(text), *(span for span, _ in _tokens(text, runs))]
-    for flat in unwrapped(text):
-        runs = [
-            (start, end)
-            for start, end in (run.span() for run in _RUNS.finditer(flat.text))
-            if flat.last_break(start, end)
-        ]
-        for span, shape in _tokens(flat.text, runs):
-            end = _end_of_broken(flat, span, shape)
-            if end:
-                first, last = flat.place(span.start), flat.place(end - 1) + 1
-                if last - first <= REACH // 2:
-                    value = flat.text[span.start : end]
-                    found.append(Span(first, last, span.kind, value))
+    found = list(_private_keys(text))
+    anchors = _present(view.joined)
+    if anchors:
+        found += (span for span, _ in _tokens(text, view.runs, anchors))
+    if view.unbroken or view.flat is None:
+        return found
+    anchors = _present(view.flat.joined)
+    found += _broken(view.flat, anchors)
+    signed = _present(view.joined_signed)
+    if signed and view.flat_signed is not None:
+        found += _broken(view.flat_signed, _present(view.flat_signed.joined))
+    # Where no anchor is broken, none will be after more of the text was blotted out.
+    view.unbroken = not anchors and not signed
     return found
+
+
+def _broken(flat: Unwrapped, anchors: list[tuple[str, Shape]]) -> Iterator[Span]:
+    """The tokens that are broken over line ends, in one reading."""
+    for span, shape in _tokens(flat.text, flat.runs, anchors) if anchors else ():
+        end = _end_of_broken(flat, span, shape)
+        if end:
+            first, last = flat.place(span.start), flat.place(end - 1) + 1
+            if last - first <= REACH // 2:
+                value = flat.text[span.start : end]
+                yield Span(first, last, span.kind, value)
+
+
+def _present(joined: bytes) -> list[tuple[str, Shape]]:
+    """The anchors that stand in any of these runs, those of finer shapes first."""
+    if not joined:
+        return []
+    if len(joined) < _FEW:
+        return [(anchor, shape) for anchor, sought, _, shape in _SOUGHT if sought in joined]
+    there: set[bytes] = set()
+    for letter, sought in _BY_LETTER:
+        there.update(letter + rest for rest in set(sought.findall(joined)))
+    return [
+        (anchor, shape)
+        for anchor, sought, longer, shape in _SOUGHT
+        if sought in there or not longer.isdisjoint(there)
+    ]
 
 
 def _end_of_broken(flat: Unwrapped, span: Span, shape: Shape) -> int:
@@ -285,15 +280,16 @@ def _end_of_broken(flat: Unwrapped, span: Span, shape: Shape) -> int:
     return 0
 
 
-def _tokens(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[Span, Shape]]:
-    """The tokens inside of these runs of token characters. (All runs are searched as one
-    text: a search for each anchor in each run would take most of the time.)"""
-    if not runs:
-        return
+def _tokens(
+    text: str, runs: list[tuple[int, int]], anchors: list[tuple[str, Shape]]
+) -> Iterator[tuple[Span, Shape]]:
+    """The tokens inside of these runs of token characters that start with these anchors.
+    (All runs are searched as one text: a search for each anchor in each run would take most
+    of the time.)"""
     joined = "\n".join([text[start:end] for start, end in runs])
     places = list(accumulate((end - start + 1 for start, end in runs), initial=0))
     taken: set[int] = set()
-    for anchor, shape in _ANCHORS:
+    for anchor, shape in anchors:
         run = 0
         for joined_at in occurrences(joined, anchor):
             number = bisect_right(places, joined_at) - 1

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from handoff.redaction import Redactor
 from handoff.redaction.clues import find_clues, find_random
+from handoff.redaction.view import View
 
 KEY = b"test key"
 RANDOM = "9f8A7b6C5d4E3f2A1b0cXyZz"
@@ -160,7 +161,7 @@ def test_hard_texts_take_linear_time(name: str, find) -> None:
         best = 9.0
         for _ in range(2):
             began = time.process_time()
-            find(text)
+            find(View(text))
             best = min(best, time.process_time() - began)
         return best
 
