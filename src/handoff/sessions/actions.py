@@ -310,9 +310,18 @@ def _together(action: str, found: Mapping[str, Any]) -> list[dict[str, str]]:
     if "model" in args and not args["model"].need and ("model" in found) != ("provider" in found):
         lone = "provider" if "model" in found else "model"
         return [_fault(f"/{lone}", "missing", "model and provider go together: both or neither")]
+    for name in ("model", "provider"):  # kept and shown as they are, so they must be names
+        if isinstance(found.get(name), str) and _hides(found[name]):
+            return [_fault(f"/{name}", "wrong_value", "that is no name: it holds a secret")]
     if action == "opening_status" and "attempt_id" in found and "ref" in found:
         return [_fault("/ref", "wrong_value", "give attempt_id or ref, not both")]
     return []
+
+
+def _hides(text: str) -> bool:
+    from handoff.redaction import looks_secret
+
+    return looks_secret(text)
 
 
 def _fault(pointer: str, code: str, message: str) -> dict[str, str]:

@@ -332,5 +332,9 @@ def _guarded(service: Service, refusal: dict[str, Any]) -> dict[str, Any]:
         guard = service.records.guard
         clean: dict[str, Any] = guard.value(refusal).value
     except Exception:  # without its rules nothing that came in goes out
-        return {**refusal, "message": "refused; the text can't be shown", "details": {}}
-    return {**clean, "code": refusal["code"], "action": refusal["action"]}
+        shown = refusal["action"] if refusal["action"] in ACTIONS else ""
+        told = "refused; the text can't be shown"
+        return {**refusal, "action": shown, "message": told, "details": {}}
+    known = refusal["action"] in ACTIONS  # what is no action is anybody's text
+    action = refusal["action"] if known else clean["action"]
+    return {**clean, "code": refusal["code"], "action": action}
