@@ -339,6 +339,11 @@ class NodeGreeting:
             options.require == "e2e2" and self.features.sealed != "v2"
         ):
             raise Refused("e2e_required", "the brain offers no sealed session of that kind")
+        # A proof over no token could be made by anybody.
+        if (self.features.method == "key") is not bool(options.key) or not (
+            options.key or options.token
+        ):
+            raise Refused("server_unproven", "the brain does not take this node's key")
         if self.features.sealed:
             self._agree(ack)
         if self.features.method == "key":
@@ -346,10 +351,8 @@ class NodeGreeting:
         elif self.features.method == "proof":
             assert self._handshake is not None
             auth = Auth(options.name, proof=b64url(self._handshake.client_proof()), ts=ts)
-        elif options.token:
-            auth = Auth(options.name, token=options.token, ts=ts)
         else:
-            raise Refused("server_unproven", "the brain does not take this node's key")
+            auth = Auth(options.name, token=options.token, ts=ts)
         frame = write(auth)
         self._raw.append(frame.encode())
         return frame

@@ -160,9 +160,9 @@ class Link(abc.ABC):
         if self.state == "closed":
             return
         was = self.state
+        reason = self._reason_lost(code, text)
         self._advance("lost")
         if was != "closing":
-            reason = self._reason_lost(code, text)
             self.closing = Close(code, reason, text.partition(":")[2].strip(), ours=False)
             self._end(self.closing)
         self._clear()
