@@ -122,7 +122,7 @@ def _take_data(value: Any) -> bytes:
 
 
 #: what JSON writes as six characters
-_CONTROLS = bytes(range(32))
+_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
 
 
 def _give_data(value: bytes) -> Any:
