@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from handoff.errors import ProfileMismatch, UsageError
-from handoff.sessions.profile import resolve, same
+from handoff.sessions.profile import choose, resolve, same
 
 
 @pytest.fixture
@@ -82,3 +82,36 @@ def test_another_profile_is_named_in_the_refusal(home: Path) -> None:
     with pytest.raises(ProfileMismatch) as refused:
         same(found, "bob")
     assert (refused.value.exit_code, refused.value.details["profile"]) == (3, "bob")
+
+
+@pytest.mark.parametrize(
+    ("env", "name", "host", "wanted"),
+    [
+        ({}, "", "", "handoff"),
+        ({}, "", "codex", "handoff"),
+        ({}, "", "hermes", "default"),
+        ({}, "default", "", "default"),
+        ({"HERMES_HOME": "{home}/x/profiles/bob"}, "", "", "bob"),
+        ({"HERMES_HOME": "{home}/x/profiles/bob"}, "handoff", "", "handoff"),
+        ({"HERMES_HOME": "{home}/x/profiles/bob"}, "amy", "", "amy"),
+        ({"HERMES_HOME": "{home}/x", "HANDOFF_PROFILE": "bob"}, "", "", "bob"),
+        ({"HERMES_HOME": "{home}/x", "HANDOFF_PROFILE": "handoff"}, "", "", "handoff"),
+        ({"HERMES_HOME": "{home}/x", "HANDOFF_PROFILE": "handoff"}, "amy", "", "amy"),
+    ],
+)
+def test_outside_of_hermes_its_profile_is_named_or_not_used(
+    home: Path, env: dict[str, str], name: str, host: str, wanted: str
+) -> None:
+    env = {key: value.format(home=home) for key, value in env.items()}
+    found = choose({"HOME": str(home / "user"), **env}, "", str(home / "own"), name, host)
+    assert found.name == wanted
+    assert found.own == (wanted == "handoff")
+    if found.own:
+        assert found.root == str(home / "own/sessions")
+        assert found.sessions == ""
+
+
+def test_a_profile_that_is_not_there_is_no_other_one(home: Path) -> None:
+    env = {"HOME": str(home / "user"), "HERMES_HOME": str(home / "x")}
+    with pytest.raises(ProfileMismatch):
+        choose(env, "/", str(home / "own"), "nobody")

@@ -1,0 +1,237 @@
+"""``handoff session`` in this process: words, surroundings, and what people see."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+from tests.unit.cli.calling import Called, Caller
+
+from handoff.cli import session, session_place
+from handoff.errors import HandoffError, UsageError
+from handoff.sessions.service import ACTIONS
+
+STATE = {
+    "schema": "handoff-state/2",
+    "goal": {"text": "ship it", "done_when": ["tests pass"]},
+    "constraints": [{"id": "c1", "text": "Keep Python 3.11", "kind": "must"}],
+    "omissions": [],
+}
+UNKNOWN = "handoff://" + "a" * 32 + "/" + "b" * 32
+
+
+@pytest.fixture
+def ask(call: Caller, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``ask("list")``, with a store and a folder of its own."""
+    for name in ("HERMES_HOME", "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HANDOFF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+
+    def run(*words: str, tty: bool = False, stdin: bytes = b"") -> Called:
+        return call("session", *words, tty=tty, stdin=stdin)
+
+    return run
+
+
+def create(ask: Any, *words: str) -> str:
+    made = ask("create", *words, stdin=json.dumps(STATE).encode())
+    assert made.code == 0, made.err
+    return str(made.json["ref"])
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("help",), ("-h",)])
+def test_help_names_every_verb(ask: Any, words: tuple[str, ...]) -> None:
+    shown = ask(*words)
+    assert shown.code == 0
+    for name, (_, about) in session.VERBS.items():
+        assert f"\n  {name} " in shown.out
+        assert about in shown.out
+
+
+@pytest.mark.parametrize("verb", list(session.VERBS))
+def test_every_verb_has_help_with_an_example(ask: Any, verb: str) -> None:
+    shown = ask(verb, "--help")
+    assert shown.code == 0
+    assert f"usage: handoff session {verb}" in shown.out
+    assert "examples:\n  handoff session " in shown.out
+
+
+def test_a_verb_that_is_none(ask: Any) -> None:
+    assert ask("craete").code == 2
+    assert "did you mean 'create'" in ask("craete").err
+    assert "did you mean" not in ask("zzz").err
+    assert ask("-p", "handoff").code == 2
+    assert json.loads(ask("zzz", "--json").err)["code"] == "usage"
+
+
+def test_flags_before_the_verb_are_flags_behind_it(ask: Any) -> None:
+    ref = create(ask)
+    for words in (("-p", "handoff", "list"), ("--profile=handoff", "list"), ("--json", "list")):
+        assert [one["ref"] for one in ask(*words).json["records"]] == [ref]
+    assert ask("-p", "nobody", "list").code == 3
+    assert ask("-p", "../etc", "list").code == 2
+
+
+def test_remote_flags_say_nothing_here(ask: Any) -> None:
+    shown = ask("list", "--agentd", "http://127.0.0.1:1")
+    assert (shown.code, "this machine" in shown.err) == (2, True)
+
+
+def test_the_actions_that_a_person_needs_have_verbs() -> None:
+    named = {"prepare_open": "prepare", "opening_status": "status"}
+    inside = {"summarize", "open_begin", "open_created", "open_submitted", "open_failed", "adopt"}
+    for action in set(ACTIONS) - inside:
+        assert named.get(action, action) in session.VERBS
+
+
+def test_the_same_file_is_the_same_request(ask: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(STATE))
+    first, again = ask("create", str(path)).json, ask("create", str(path)).json
+    assert (again["ref"], again["idempotent"]) == (first["ref"], True)
+    other = tmp_path / "other"
+    other.mkdir()
+    assert ask("create", "--workspace", str(other), str(path)).json["ref"] != first["ref"]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "code"),
+    [(b"", "state_invalid"), (b"{", "state_invalid"), (b"\xff", "state_invalid"),
+     (b"[]", "state_invalid"), (b'{"a": 1.5}', "state_invalid"), (b"null", "state_invalid")],
+)  # fmt: skip
+def test_input_that_is_no_state(ask: Any, stdin: bytes, code: str) -> None:
+    told = json.loads(ask("create", "--json", stdin=stdin or b" ").err)
+    assert told["code"] in (code, "usage")
+    assert told["retry"] == "never"
+
+
+def test_a_file_that_is_not_there_or_no_file(ask: Any, tmp_path: pathlib.Path) -> None:
+    assert ask("create", str(tmp_path / "none.json")).code == 2
+    assert ask("create", str(tmp_path)).code == 2
+    assert ask("create", tty=True).code == 2
+
+
+def test_what_people_see(ask: Any) -> None:
+    ref = create(ask)
+    shown = ask("list", tty=True).out
+    assert ref in shown
+    assert "GOAL" in shown
+    assert "constraints: c1" in ask("read", ref).out
+    assert ask("show", ref).out.startswith("# Handoff (render/2)\n")
+    assert "current" in ask("show", ref, tty=True).out
+    assert "Keep Python 3.11" in ask("search", "python 3.11", tty=True).out
+    assert "faults: 0" in ask("verify", tty=True).out
+    assert ask("validate", ref, tty=True).out.startswith("whole")
+    assert f"* {ref}" in ask("log", ref, tty=True).out
+    assert "no attempts" in ask("status", tty=True).out
+    assert "no session store" in ask("evidence", tty=True).out
+    prepared = ask("prepare", ref, "--host", "codex", "--attempt-id", "attempt-0001", tty=True)
+    assert "handoff session open --profile handoff" in prepared.out
+    assert "prepared" in ask("status", tty=True).out
+    assert "choices:" in ask("recover", "attempt-0001", tty=True).out
+    assert "STOP" in ask("recover", "attempt-0001", "--show-prompt").out
+    exported = ask("export", ref, tty=True).out
+    assert "stays:" in exported
+    name = ref.rpartition("/")[2] + ".handoff"
+    assert "it was here already" in ask("import", name, tty=True).out
+    assert "nothing to remove" in ask("prune", "--older-than", "1d", tty=True).out
+    other = create(ask, "--request-id", "request-0002", "--name", "x")
+    assert other == ref, "the same content is the same record"
+
+
+def test_damage_makes_verify_fail(ask: Any, tmp_path: pathlib.Path) -> None:
+    ref = create(ask)
+    (path,) = (tmp_path / "home").rglob("state.json")
+    path.chmod(0o600)
+    path.write_bytes(b"{}")
+    assert ask("verify").code == 1
+    assert ask("validate", ref).code == 1
+    assert "integrity_failed" in ask("verify", tty=True).out
+    assert ask("show", ref).code == 1
+    assert ask("purge", ref).code == 0
+    assert ask("show", ref).code == 4
+
+
+def test_an_opener_without_a_terminal(ask: Any) -> None:
+    ref = create(ask)
+    assert ask("open", ref).code == 2, "nothing is prepared"
+    assert ask("open", UNKNOWN).code == 3
+    assert ask("open", "x").code == 2
+    ask("prepare", ref, "--host", "codex", "--attempt-id", "attempt-0001")
+    told = json.loads(ask("open", ref, "--json").err)
+    assert (told["exit_code"], told["error"]["code"]) == (9, "not_a_terminal")
+    assert told["resume_verified"] is False
+    ask("prepare", ref, "--host", "codex", "--attempt-id", "attempt-0002")
+    assert "which attempt" in ask("open", ref).err
+
+
+def test_a_session_speaks_for_itself_alone(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEX_THREAD_ID", "t1")
+    ref = create(ask)
+    source = ask("show", ref, "--json").json["manifest"]["source"]
+    assert (source["session_id"], source["host"]) == ("t1", "codex")
+    refused = ask("create", "--session", "t2", stdin=json.dumps(STATE).encode())
+    assert refused.code == 3
+    create(ask, "--session", "t1")
+    monkeypatch.setenv("CODEX_THREAD_ID", "t2")
+    told = json.loads(ask("prepare", ref, "--host", "claude", "--json").err)
+    assert "source_mismatch" in [one["code"] for one in told["details"]["findings"]]
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s1")
+    assert ask("create", stdin=json.dumps(STATE).encode()).code == 2
+    create(ask, "--session", "s1")
+
+
+def test_an_agent_that_names_no_session_is_said_to(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCODE", "1")
+    made = ask("create", stdin=json.dumps(STATE).encode()).json
+    assert "source" in [one["code"] for one in made["warnings"]]
+    source = ask("show", made["ref"], "--json").json["manifest"]["source"]
+    assert (source["session_id"], source["host"]) == ("unidentified", "opencode")
+
+
+def test_a_remedy_works_as_printed() -> None:
+    assert session_place.remedy("recover a-000001", "bob") == (
+        "handoff session recover --profile bob a-000001"
+    )
+    assert session_place.remedy("status a-000001", "") == "handoff session status a-000001"
+    assert session_place.remedy("give another name", "bob") == "give another name"
+
+
+def test_without_a_current_folder(
+    ask: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = create(ask)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert ask("show", ref).code == 0
+    told = json.loads(ask("create", "--json", stdin=json.dumps(STATE).encode()).err)
+    assert told["code"] == "workspace_missing"
+    told = json.loads(ask("export", ref, "x.handoff", "--json").err)
+    assert told["code"] == "workspace_missing"
+    assert ask("export", ref, str(tmp_path / "x.handoff")).code == 0
+    monkeypatch.chdir(tmp_path)
+
+
+def test_errors_say_no_secret(ask: Any) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    for words in (("status", secret), ("recover", secret), ("confirm", secret)):
+        assert secret not in ask(*words).err
+    error = session_place.clean(UsageError(f"no {secret}", x=secret), _args())
+    assert isinstance(error, HandoffError)
+    assert secret not in str(error) + json.dumps(error.to_json())
+
+
+def _args() -> Any:
+    from argparse import Namespace
+
+    return Namespace(profile="", host="")
