@@ -53,6 +53,7 @@
     │   └── AmbiguousId                ambiguous_id             409  2
     ├── Unreachable                    unreachable              503  5
     │   ├── Unauthorized               unauthorized             401  5
+    │   ├── NodeOffline                node_offline             503  5
     │   └── OutcomeUnknown             outcome_unknown          504  5
     └── Failed                         failed                   500  1    it was tried and did not work
         ├── ExecutorError              executor_failed          502  1
@@ -119,6 +120,7 @@ __all__ = [
     "JournalCorrupt",
     "LaunchFailed",
     "NodeExists",
+    "NodeOffline",
     "NotARegularFile",
     "NotARepository",
     "NotATerminal",
@@ -517,6 +519,12 @@ class Unauthorized(Unreachable):
 
     code = "unauthorized"
     http = 401
+
+
+class NodeOffline(Unreachable):
+    """The node is not connected; nothing was asked of it."""
+
+    code = "node_offline"
 
 
 class OutcomeUnknown(Unreachable):

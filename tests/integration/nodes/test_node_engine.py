@@ -105,8 +105,8 @@ async def test_a_call_that_is_repeated_at_once_runs_once(tmp_path: pathlib.Path)
         answers = await asyncio.gather(*(ok(one, "key-0001", call) for _ in range(10)))
         assert len({answer.stdout.head for answer in answers}) == 1
         assert (tmp_path / "ran").read_text() == "x\n"
-        assert (await one.known("key-0001")).state == "done"
-        assert (await one.known("key-9999")).state == "unknown"
+        assert one.known("key-0001").state == "done"
+        assert one.known("key-9999").state == "never_seen"
 
 
 async def test_cwd_env_home_and_stdin(tmp_path: pathlib.Path) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from handoff.errors import RequestConflict, SchemaTooNew, StorageError, StorageFull
@@ -30,7 +30,7 @@ _SCHEMA = """
 CREATE TABLE calls (
   key TEXT PRIMARY KEY, digest TEXT NOT NULL, op TEXT NOT NULL, at_ms INTEGER NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('running', 'done')),
-  ok INTEGER, answer TEXT
+  args TEXT NOT NULL DEFAULT '{}', ok INTEGER, answer TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX calls_age ON calls (at_ms);
 CREATE TABLE asks (
@@ -46,7 +46,7 @@ PRAGMA user_version = 1;
 
 class Seen(NamedTuple):
     """A call that is known. ``state``: running or done; ``ok`` and ``answer`` once it is done:
-    the JSON of a result, or of a CallFailed."""
+    the JSON of a result, or of a CallFailed. ``args``: the call's, without content."""
 
     key: str
     digest: str
@@ -55,6 +55,7 @@ class Seen(NamedTuple):
     state: str
     ok: bool
     answer: dict[str, Any]
+    args: dict[str, Any]
 
 
 class CallsJournal:
@@ -90,7 +91,9 @@ class CallsJournal:
         if not version:
             self._db.executescript("BEGIN;" + _SCHEMA + "COMMIT;")
 
-    def begin(self, key: str, digest: str, op: str, now_ms: int) -> Seen | None:
+    def begin(
+        self, key: str, digest: str, op: str, now_ms: int, args: Mapping[str, Any] | None = None
+    ) -> Seen | None:
         """Take a call. None: it is new, and noted as running. Otherwise what is known of it.
 
         Raises:
@@ -100,8 +103,9 @@ class CallsJournal:
             found = self._find(key)
             if found is None:
                 self._db.execute(
-                    "INSERT INTO calls (key, digest, op, at_ms, state) VALUES (?,?,?,?,'running')",
-                    (key, digest, op, now_ms),
+                    "INSERT INTO calls (key, digest, op, at_ms, state, args)"
+                    " VALUES (?,?,?,?,'running',?)",
+                    (key, digest, op, now_ms, json.dumps(args or {})),
                 )
                 return None
         if found.digest != digest:
@@ -135,7 +139,7 @@ class CallsJournal:
         """The calls whose end was not noted, the oldest first."""
         with self._lock, self._typed():
             rows = self._db.execute(
-                "SELECT key, digest, op, at_ms, state, ok, answer FROM calls"
+                "SELECT key, digest, op, at_ms, state, ok, answer, args FROM calls"
                 " WHERE state='running' ORDER BY at_ms, key"
             ).fetchall()
         return [_seen(row) for row in rows]
@@ -219,7 +223,7 @@ class CallsJournal:
 
     def _find(self, key: str) -> Seen | None:
         row = self._db.execute(
-            "SELECT key, digest, op, at_ms, state, ok, answer FROM calls WHERE key=?", (key,)
+            "SELECT key, digest, op, at_ms, state, ok, answer, args FROM calls WHERE key=?", (key,)
         ).fetchone()
         return None if row is None else _seen(row)
 
@@ -244,4 +248,4 @@ class CallsJournal:
 
 def _seen(row: tuple[Any, ...]) -> Seen:
     answer = json.loads(row[6]) if row[6] else {}
-    return Seen(row[0], row[1], row[2], row[3], row[4], bool(row[5]), answer)
+    return Seen(row[0], row[1], row[2], row[3], row[4], bool(row[5]), answer, json.loads(row[7]))

@@ -14,7 +14,7 @@ import contextlib
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handoff.errors import (
@@ -27,7 +27,7 @@ from handoff.errors import (
 )
 from handoff.nodes.audit import Audit
 from handoff.nodes.node.calls_journal import CallsJournal, Seen
-from handoff.nodes.node.execs import SHOWN, Execs, result, shell, shown
+from handoff.nodes.node.execs import SHOWN, Execs, folder_name, result, shell, shown
 from handoff.nodes.node.filecalls import FileCalls, aside
 from handoff.nodes.node.keeping import Keep
 from handoff.nodes.node.policy import Policy, load
@@ -57,11 +57,10 @@ class Who(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a call: ``unknown``, ``running`` or ``done``; the answer with the last."""
+    """What is known of a call, and the call itself unless it was never seen."""
 
     state: str
-    ok: bool = False
-    answer: Mapping[str, Any] = {}
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,22 +180,73 @@ class Engine:
         """End a call that runs. False: it does not, or it is none that can be ended."""
         return await self._execs.cancel(key, why, grace_ms)
 
-    async def known(self, key: str, wait_ms: int = 0) -> Known:
-        """What came of a call. wait_ms: how long to wait for one that runs."""
-        running = self._under_way.get(key)
-        if running is not None and wait_ms:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(running), wait_ms / 1000)
+    async def signal(self, key: str, number: int) -> bool:
+        """Send a signal to a call's command. False: it does not run."""
+        return await self._execs.signal(key, number)
+
+    def known(self, key: str) -> Known:
+        """What is known of a call: ``never_seen``, ``running``, ``done`` or
+        ``unknown_outcome``."""
         seen = self.journal.find(key)
         if seen is None:
-            return Known("unknown")
-        if seen.state == "running":
-            return Known("running")
-        return Known("done", seen.ok, seen.answer)
+            return Known("never_seen")
+        call = calls.call_from_json(seen.op, _whole(seen))
+        if seen.state == "done":
+            if not seen.ok and seen.answer.get("code") == OutcomeUnknown.code:
+                return Known("unknown_outcome", call)
+            return Known("done", call)
+        if key in self._under_way:
+            return Known("running", call)
+        return Known("unknown_outcome", call)
+
+    def received(self, key: str) -> dict[str, int]:
+        """How much of the streams into a call has arrived."""
+        if self._keep is None:
+            return {}
+        running = self._keep.running.get(folder_name(key))
+        return {"stdin": int(running.state.get("taken", 0))} if running is not None else {}
+
+    async def resume(
+        self, key: str, call: Call, offsets: Mapping[str, int], streams: Streams
+    ) -> tuple[bool, Result]:
+        """The streams of a known call from ``offsets`` on, and its answer when it is over."""
+        if isinstance(call, Exec) and call.stream and not call.job:
+            running = await self._execs.found(key)
+            if running is not None:
+                told = await self._execs.follow(running, call, streams, offsets)
+                if key not in self._under_way and not running.done:
+                    return True, told
+        ended = self._under_way.get(key)
+        if ended is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                return await asyncio.shield(ended)
+        seen = self.journal.find(key)
+        if seen is None or seen.state != "done":
+            unknown = OutcomeUnknown("the node was ended while it carried out this call", key=key)
+            return False, CallFailed.of(unknown)
+        answer = calls.result_from_json(type(call), seen.ok, seen.answer)
+        if isinstance(answer, ExecResult) and isinstance(call, Exec) and call.stream:
+            answer = await self._streamed(key, answer)
+        return seen.ok, answer
+
+    async def _streamed(self, key: str, answer: ExecResult) -> ExecResult:
+        """Whether all of it was told is known here only: the output itself is still kept."""
+        running = await self._execs.found(key)
+        whole = running is not None
+        return replace(
+            answer,
+            stdout=replace(answer.stdout, streamed=whole),
+            stderr=replace(answer.stderr, streamed=whole),
+        )
 
     async def _once(self, key: str, call: Call, who: Who, streams: Streams) -> tuple[bool, Result]:
         digest = calls.digest(call)
-        seen = self.journal.begin(key, digest, call.op, self._clock.now_ms())
+        args = {
+            name: value
+            for name, value in calls.to_json(call).items()
+            if name not in {"data", "stdin_data", "old", "new"}
+        }
+        seen = self.journal.begin(key, digest, call.op, self._clock.now_ms(), args)
         if seen is not None:
             return await self._again(seen, call)
         ended: asyncio.Future[tuple[bool, Result]] = asyncio.get_running_loop().create_future()
@@ -453,6 +503,16 @@ class Engine:
                 "rules": [f"{one.verdict}: {one.text}" for one in policy.rules],
             },
         )
+
+
+def _whole(seen: Seen) -> dict[str, Any]:
+    """A call's arguments as they were noted, its content left out."""
+    args = dict(seen.args)
+    if seen.op == "exec" and args.get("stdin") == "given":
+        args["stdin"] = "none"
+    if seen.op == "edit":
+        args["old"] = "-"
+    return args
 
 
 def _not_here(call: Call) -> HandoffError:

@@ -123,8 +123,14 @@ class Execs:
             await self._give(keep, running, 0, call.stdin_data, last=True)
         return running
 
-    async def follow(self, running: Running, call: Exec, streams: Streams) -> ExecResult:
-        """Feed it and tell of it until it ends.
+    async def follow(
+        self,
+        running: Running,
+        call: Exec,
+        streams: Streams,
+        offsets: Mapping[str, int] | None = None,
+    ) -> ExecResult:
+        """Feed it and tell of it until it ends. offsets: what of each stream was told before.
 
         Raises:
             OutcomeUnknown: the keeper died meanwhile.
@@ -132,12 +138,13 @@ class Execs:
         feeding = None
         if call.stdin == "stream":
             feeding = asyncio.create_task(self._feed(running, streams))
-        sent = {"stdout": 0, "stderr": 0}
+        sent = {name: (offsets or {}).get(name, 0) for name in _NAMES}
+        gaps: set[str] = set()
         listening = call.stream
         try:
             while True:
                 if listening:
-                    listening = await self._tell(running, streams, sent)
+                    listening = await self._tell(running, streams, sent, gaps)
                 if running.done:
                     break
                 await running.wait(5.0)
@@ -158,6 +165,12 @@ class Execs:
             return False
         await keep.end(running, why, grace_ms)
         return True
+
+    async def signal(self, key: str, number: int) -> bool:
+        """A signal to the command itself. False: it does not run."""
+        keep: Keep = await self._keep()
+        running = keep.running.get(folder_name(key))
+        return running is not None and not running.done and await keep.signal(running, number)
 
     async def found(self, key: str) -> Running | None:
         """A command that runs, or whose output is still kept."""
@@ -223,12 +236,19 @@ class Execs:
                 remedy="look at what the command has done before you run it again",
             )
 
-    async def _tell(self, running: Running, streams: Streams, sent: dict[str, int]) -> bool:
+    async def _tell(
+        self, running: Running, streams: Streams, sent: dict[str, int], gaps: set[str]
+    ) -> bool:
         """Send what is new. False: nobody listens any more."""
         for name, inner in _NAMES.items():
             while sent[name] < running.total(inner):
                 offset, data = running.read(inner, sent[name], PIECE)
                 if not data:
+                    break
+                if offset != sent[name]:  # the rest was not kept: head and tail tell of it
+                    gaps.add(name)
+                    sent[name] = offset
+                if name in gaps:
                     break
                 try:
                     await streams.send(name, offset, data)
@@ -238,7 +258,7 @@ class Execs:
         return True
 
     async def _feed(self, running: Running, streams: Streams) -> None:
-        offset = 0
+        offset = int(running.state.get("taken", 0))
         while not running.done:
             try:
                 data = await streams.receive()

@@ -157,6 +157,13 @@ class Held:
             self._kill_at = now + (self._grace_s if grace_s is None else grace_s)
             self._look_at = now
 
+    def signal(self, number: int) -> bool:
+        """A signal to the command itself. Returns whether it still runs."""
+        found = facts.fact(self.child.pid)
+        if self.exit is not None or found is None:
+            return False
+        return send_signal(found.pid, found.started, number)
+
     def next_time(self) -> float | None:
         """When :meth:`tick` has something to do, on the keeper's clock."""
         times = [self._look_at, self._linger if not self.done else None]

@@ -18,6 +18,7 @@ Requests, one JSON object a line, each with an ``id`` that its reply repeats:
     ``known`` (a folder of that name exists).
 ``input {name, offset, b64, last}``      reply: ``taken``, or ``refused``
 ``end {name, why, grace_ms}``            TERM, grace, KILL to the whole tree; reply: ``ok``
+``signal {name, signal}``                to the command's own process; reply: ``ok``
 ``state {name}`` / ``list {}``           reply: ``state`` / ``states``
 ``forget {name}``                        a finished call's folder goes; reply: ``ok``
 ``stop {}``                              ends everything, then the keeper
@@ -263,7 +264,7 @@ class Keeper:
         if "stop" in request:
             self._stop()
             return {"ok": True}
-        for verb in ("input", "end", "state", "forget"):
+        for verb in ("input", "end", "signal", "state", "forget"):
             if verb not in request:
                 continue
             order = request[verb]
@@ -282,6 +283,8 @@ class Keeper:
             if verb == "end":
                 held.end(str(order["why"]), self._clock(), order.get("grace_ms", 3000) / 1000)
                 return {"ok": True}
+            if verb == "signal":
+                return {"ok": held.signal(int(order["signal"]))}
             if verb == "forget":
                 return self._forget(held)
             data = a2b_base64(order.get("b64", ""))

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -137,8 +138,11 @@ class Keep:
         if not await keep._connect():
             await keep._sweep()
             await keep._start()
-            if not await keep._connect():
-                raise LaunchFailed("the keeper does not answer", remedy="hermes-node doctor")
+            until = time.monotonic() + START_S
+            while not await keep._connect():  # another's may be a moment behind
+                if time.monotonic() > until:
+                    raise LaunchFailed("the keeper does not answer", remedy="hermes-node doctor")
+                await asyncio.sleep(0.01)
         await keep._learn()
         return keep
 
@@ -199,6 +203,11 @@ class Keep:
     async def end(self, running: Running, why: str, grace_ms: int) -> None:
         """TERM, grace, KILL to everything of it; the result tells when it is over."""
         await self._ask({"end": {"name": running.name, "why": why, "grace_ms": grace_ms}})
+
+    async def signal(self, running: Running, number: int) -> bool:
+        """A signal to the command's own process. False: it is gone."""
+        reply = await self._ask({"signal": {"name": running.name, "signal": number}})
+        return bool(reply.get("ok"))
 
     async def forget(self, running: Running) -> bool:
         """Drop a finished command and its output. False: it is not finished."""

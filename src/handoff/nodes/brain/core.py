@@ -1,0 +1,485 @@
+"""The brain: who is connected, what is asked of them, and what came of it.
+
+One event loop decides everything. A call is journaled, sent on the node's link, and its
+streams and result handed to whoever asked; whoever asks again with the same key joins it.
+When a link is lost, what was under way waits for the node: it is asked what became of each
+call, and only what it says was never seen is sent once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from handoff.errors import (
+    HandoffError,
+    NodeOffline,
+    OutcomeUnknown,
+    Unreachable,
+)
+from handoff.link.keys import MachineKey
+from handoff.link.tokens import NodeStore
+from handoff.nodes.audit import Audit
+from handoff.nodes.brain.journal import BrainJournal, Sent
+from handoff.nodes.brain.session import Asking, Session
+from handoff.nodes.brain.shown import Connected
+from handoff.wire.node import calls
+from handoff.wire.node.calls import Call, CallFailed, GetFacts, Result
+from handoff.wire.node.events import Admit as AdmitEvent
+from handoff.wire.node.events import Credential, Ended, Event, Identify, Noticed, Opened
+from handoff.wire.node.messages import Pair, PairOk
+
+if TYPE_CHECKING:
+    from handoff.clock import Clock
+
+__all__ = ["Brain", "Connected", "Pieces"]
+
+#: seconds that a lost node's calls are waited for, unless the caller says otherwise
+RETURN_S = 30.0
+Pieces = Callable[[str, bytes], Any]
+
+
+@dataclass(slots=True)
+class Brain:
+    """See the module. Its methods belong to one event loop."""
+
+    store: NodeStore
+    journal: BrainJournal
+    audit: Audit
+    key: MachineKey
+    clock: Clock
+    sessions: dict[str, Session] = field(default_factory=dict)
+    #: everything under way by its key, also while its node is away
+    asking: dict[str, Asking] = field(default_factory=dict)
+    _back: dict[str, asyncio.Event] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    # -- links ------------------------------------------------------------------------------
+
+    def happened(self, session: Session, event: Event) -> None:
+        """Something happened on a link."""
+        match event:
+            case Identify():
+                session.link.identify(self._credential(session, event.hello.node_name))
+            case AdmitEvent():
+                self._admit(session, event.hello.node_name, event.hello.instance)
+            case Opened():
+                self._opened(session)
+            case Ended():
+                self._ended(session, event)
+            case Noticed():
+                pass
+            case _:
+                session.take(event)
+
+    def pair(self, session: Session, pair: Pair) -> PairOk:
+        """A node redeems a pairing code.
+
+        Raises:
+            PairingRefused, NodeExists.
+        """
+        try:
+            answer = self.store.redeem(pair, self.key)
+        except HandoffError as error:
+            self.audit.row(
+                "pair",
+                node=pair.node_name,
+                remote=session.remote,
+                status="refused",
+                code=error.code,
+            )
+            raise
+        self.audit.row("pair", node=answer.node_name, remote=session.remote, status="ok")
+        old = self.sessions.get(answer.node_name)
+        if old is not None:
+            old.close("replaced", "it was paired anew")
+        return answer
+
+    def _credential(self, session: Session, name: str) -> Credential | None:
+        del session
+        return self.store.credential(name)
+
+    def _admit(self, session: Session, name: str, instance: str) -> None:
+        old = self.sessions.get(name)
+        if old is not None:
+            mine, theirs = installation(instance), installation(old.instance)
+            hello = session.link.hello
+            takes = hello is not None and hello.took_over
+            if mine and theirs and mine != theirs and not takes:
+                self.audit.row("link", node=name, remote=session.remote, status="name_in_use")
+                session.link.refuse("name_in_use", f"connected from {old.remote}")
+                return
+            old.close("replaced", f"connected anew from {session.remote}")
+            self._drop(old)
+        session.name = name
+        session.instance = instance
+        session.link.admit()
+
+    def _opened(self, session: Session) -> None:
+        name = session.name
+        session.connected_ms = self.clock.now_ms()
+        self.sessions[name] = session
+        self.audit.row("link", node=name, remote=session.remote, status="open", session=session.id)
+        self._back.setdefault(name, asyncio.Event()).set()
+        self._spawn(self._greet(session))
+
+    async def _greet(self, session: Session) -> None:
+        """Settle what was under way, then learn what machine it is."""
+        for sent in self.journal.open_calls(session.name):
+            asking = self.asking.get(sent.key)
+            self._spawn(self._settle(session, sent, asking))
+        facts: Mapping[str, Any] | None = None
+        if session.calls2:
+            with contextlib.suppress(HandoffError):
+                asked = Asking("", session.name, GetFacts(), "")
+                session.send(asked)
+                _, answer = await asyncio.wait_for(asked.ended, 30)
+                facts = calls.to_json(answer) if not isinstance(answer, CallFailed) else None
+        with contextlib.suppress(HandoffError):
+            self.store.seen(session.name, facts)
+
+    def _ended(self, session: Session, event: Ended) -> None:
+        if session.name and session.connected_ms:
+            self.audit.row(
+                "link",
+                node=session.name,
+                remote=session.remote,
+                status="closed",
+                code=event.close.reason,
+                session=session.id,
+            )
+            with contextlib.suppress(HandoffError):
+                self.store.seen(session.name)
+        elif event.close.reason not in {"paired", "lost"}:
+            named = session.link.hello.node_name if session.link.hello else ""
+            self.audit.row(
+                "link",
+                node=named[:64],
+                remote=session.remote,
+                status="refused",
+                code=event.close.reason,
+            )
+        self._drop(session)
+
+    def _drop(self, session: Session) -> None:
+        """The session counts no more; what was under way on it waits for the node."""
+        if self.sessions.get(session.name) is session:
+            del self.sessions[session.name]
+            self._back.setdefault(session.name, asyncio.Event()).clear()
+        for asking in session.release():
+            if asking.call.reads or not asking.key:
+                asking.fail(
+                    CallFailed.of(
+                        Unreachable("the link was lost meanwhile", remedy="ask again"),
+                        retry_safe=True,
+                    )
+                )
+            else:
+                asking.lost()
+
+    # -- calls ------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        target: str,
+        call: Call,
+        *,
+        key: str,
+        by: str = "",
+        pieces: Pieces | None = None,
+        feed: Callable[[], Any] | None = None,
+        wait_s: float = 0.0,
+        return_s: float = RETURN_S,
+    ) -> tuple[bool, Result]:
+        """Ask a node.
+
+        key: the caller's, the same when it asks again; may be empty for what only reads.
+        by: who asks, as JSON. pieces: told of each stream's bytes in order; awaited.
+        feed: gives the bytes of the stream into the call, ``b""`` at its end; awaited.
+        wait_s: how long an offline node is waited for. return_s: how long a node that goes
+        away meanwhile is.
+
+        Returns (True, result) or (False, why not).
+
+        Raises:
+            UnknownNode, BadRequest, RequestConflict.
+        """
+        self.store.node(target)
+        calls.checked(call)
+        if key:
+            joined = await self._join(target, call, key, return_s)
+            if joined is not None:
+                return joined
+        session = await self._online(target, wait_s)
+        if session is None:
+            return False, CallFailed.of(self._offline(target), retry_safe=True)
+        asking = Asking(key, target, call, by, pieces, feed)
+        if not call.reads:
+            known = self._note(session, asking)
+            if known is not None:
+                return known
+        self._audit_call(asking)
+        if key:
+            self.asking[key] = asking
+        try:
+            session.send(asking)
+        except HandoffError as error:
+            self._settled(asking, False, CallFailed.of(error, retry_safe=True), keep=False)
+            return False, CallFailed.of(error, retry_safe=True)
+        return await self._wait(asking, return_s)
+
+    async def cancel(self, key: str) -> bool:
+        """End a call. False: it does not run, or its node can't be told."""
+        asking = self.asking.get(key)
+        if asking is None or asking.session is None:
+            return False
+        return asking.session.cancel(asking)
+
+    def connected(self) -> list[Connected]:
+        """The nodes that are linked now, by name."""
+        return [session.shown() for _, session in sorted(self.sessions.items())]
+
+    def revoke(self, name: str) -> bool:
+        """Take a node's credential, and close its link. False: it was revoked before.
+
+        Raises:
+            UnknownNode.
+        """
+        changed = self.store.revoke(name)
+        session = self.sessions.get(name)
+        if session is not None:
+            session.close("revoked")
+            self._drop(session)
+        self.audit.row("revoke", node=name, status="ok" if changed else "again")
+        return changed
+
+    async def close(self) -> None:
+        """End every link."""
+        for session in list(self.sessions.values()):
+            session.close("shutting_down", retry_ms=1000)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _join(
+        self, target: str, call: Call, key: str, return_s: float
+    ) -> tuple[bool, Result] | None:
+        """The answer to a call that was made before with that key."""
+        running = self.asking.get(key)
+        if running is not None:
+            if (running.node, calls.digest(running.call)) != (target, calls.digest(call)):
+                raise _conflict(key)
+            return await self._wait(running, return_s)
+        if call.reads:
+            return None
+        found = self.journal.find(key)
+        if found is None:
+            return None
+        if (found.node, found.digest) != (target, calls.digest(call)):
+            raise _conflict(key)
+        if found.state == "done":
+            return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
+        asking = Asking(key, target, call, found.by)
+        self.asking[key] = asking
+        session = self.sessions.get(target)
+        if session is not None:
+            self._spawn(self._settle(session, found, asking))
+        else:
+            asking.lost()
+        return await self._wait(asking, return_s)
+
+    def _note(self, session: Session, asking: Asking) -> tuple[bool, Result] | None:
+        """Write the call down before it is sent; the answer if that was done before."""
+        args = calls.to_json(asking.call)
+        shown = {name: one for name, one in args.items() if name not in _CONTENT}
+        found = self.journal.begin(
+            asking.key,
+            asking.node,
+            asking.call.op,
+            calls.digest(asking.call),
+            shown,
+            asking.by,
+            self.clock.now_ms(),
+            session.instance,
+        )
+        if found is not None and found.state == "done":
+            return found.ok, calls.result_from_json(type(asking.call), found.ok, found.answer)
+        return None
+
+    async def _wait(self, asking: Asking, return_s: float) -> tuple[bool, Result]:
+        """The call's end; while its node is away, at most so long."""
+        asking.waiters += 1
+        try:
+            while True:
+                away = asyncio.ensure_future(asking.away.wait())
+                both: set[asyncio.Future[Any]] = {asking.ended, away}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                away.cancel()
+                if asking.ended.done():
+                    return asking.ended.result()
+                with contextlib.suppress(TimeoutError):
+                    return await asyncio.wait_for(asyncio.shield(asking.ended), return_s)
+                if asking.away.is_set():
+                    return False, self._unknown(asking)
+        finally:
+            asking.waiters -= 1
+
+    def _unknown(self, asking: Asking) -> CallFailed:
+        error = OutcomeUnknown(
+            f"the link to {asking.node} was lost, and the node has not come back yet",
+            remedy="ask again with the same key: the node keeps the result",
+            key=asking.key,
+        )
+        return CallFailed.of(error)
+
+    async def _settle(self, session: Session, sent: Sent, asking: Asking | None) -> None:
+        """Find out from a node that is back what became of a call."""
+        if asking is None:
+            call = _from_journal(sent)
+            asking = Asking(sent.key, sent.node, call, sent.by)
+            self.asking[sent.key] = asking
+        if not session.calls2:
+            self._settled(asking, False, CallFailed.of(_never_known(asking)))
+            return
+        told = await session.ask(asking)
+        if told in {"running", "done"}:
+            return  # its streams and result come by themselves
+        if told == "unknown_outcome" or sent.instance != session.instance:
+            self._settled(asking, False, CallFailed.of(_never_known(asking)))
+        elif told == "never_seen":
+            self._again(session, asking)
+
+    def _again(self, session: Session, asking: Asking) -> None:
+        """The node has never seen the call. It is sent again if whoever asked is still there
+        and its content is; otherwise nothing was done, and it is said so."""
+        if asking.waiters and asking.repeatable:
+            with contextlib.suppress(HandoffError):
+                session.send(asking)
+                return
+        error = Unreachable("the link was lost before the node got the call", remedy="ask again")
+        self._settled(asking, False, CallFailed.of(error, retry_safe=True), keep=False)
+
+    def ended(self, asking: Asking, ok: bool, answer: Result) -> None:
+        """A call's answer has come."""
+        safe = isinstance(answer, CallFailed) and answer.retry_safe
+        self._settled(asking, ok, answer, keep=not safe)
+
+    def _settled(self, asking: Asking, ok: bool, answer: Result, *, keep: bool = True) -> None:
+        if asking.key and not asking.call.reads:
+            with contextlib.suppress(HandoffError):
+                if keep:
+                    self.journal.end(asking.key, ok=ok, answer=calls.to_json(answer))
+                else:
+                    self.journal.drop(asking.key)
+        self.asking.pop(asking.key, None)
+        if asking.key or asking.by:  # otherwise it was our own question
+            with contextlib.suppress(HandoffError):
+                self.audit.row(
+                    "result",
+                    request_id=asking.key,
+                    node=asking.node,
+                    op=asking.call.op,
+                    **outcome(answer),
+                )
+        asking.finish(ok, answer)
+
+    def _audit_call(self, asking: Asking) -> None:
+        self.audit.row(
+            "call",
+            request_id=asking.key,
+            node=asking.node,
+            actor=actor(asking.by),
+            op=asking.call.op,
+            target=target_of(asking.call),
+        )
+
+    async def _online(self, target: str, wait_s: float) -> Session | None:
+        session = self.sessions.get(target)
+        if session is not None or wait_s <= 0:
+            return session
+        back = self._back.setdefault(target, asyncio.Event())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(back.wait(), wait_s)
+        return self.sessions.get(target)
+
+    def _offline(self, target: str) -> NodeOffline:
+        record = self.store.node(target)
+        return NodeOffline(
+            f"{target} is not connected",
+            remedy=f"start it there: hermes-node run; or wait: handoff nodes exec {target}"
+            " --queue-until 10m …",
+            node=target,
+            last_seen_ms=record.last_ms,
+            revoked=record.revoked_ms is not None,
+        )
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+_CONTENT = frozenset({"data", "stdin_data", "old", "new"})
+
+
+def installation(instance: str) -> str:
+    """Which installation an instance is of, whatever its boot."""
+    return instance.partition(".")[0]
+
+
+def outcome(answer: Result) -> dict[str, Any]:
+    """What an audit says of an answer."""
+    if isinstance(answer, CallFailed):
+        return {"status": "failed", "code": answer.code}
+    if isinstance(answer, calls.ExecResult):
+        return {
+            "status": answer.status,
+            "exit_code": answer.exit_code,
+            "duration_ms": answer.duration_ms,
+            "bytes": answer.stdout.bytes_total + answer.stderr.bytes_total,
+        }
+    return {"status": "ok"}
+
+
+def target_of(call: Call) -> str:
+    """What a call is about, for people."""
+    import shlex
+
+    if isinstance(call, calls.Exec):
+        return f"{call.cwd or '~'} :: {call.command or shlex.join(call.argv)}"
+    found = [str(getattr(call, name, "")) for name in ("path", "to", "job", "name")]
+    return " -> ".join(one for one in found if one)
+
+
+def actor(by: str) -> Any:
+    """Who asked, from its JSON."""
+    with contextlib.suppress(ValueError):
+        return json.loads(by)
+    return by
+
+
+def _conflict(key: str) -> HandoffError:
+    from handoff.errors import RequestConflict
+
+    return RequestConflict(f"the key {key} was used for another call", remedy="use a new key")
+
+
+def _from_journal(sent: Sent) -> Call:
+    args = dict(sent.args)
+    if sent.op == "exec" and args.get("stdin") == "given":
+        args["stdin"] = "none"
+    if sent.op == "edit":
+        args["old"] = "-"
+    return calls.call_from_json(sent.op, args)
+
+
+def _never_known(asking: Asking) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"{asking.node} does not know any more what became of this call; it may have run",
+        remedy="look at what it has done before you ask again with a new key",
+        key=asking.key,
+    )

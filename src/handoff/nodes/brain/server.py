@@ -1,0 +1,161 @@
+"""The port that nodes dial: one WebSocket route, small until a node is known.
+
+Everything else is refused with a status of its own. A stranger has ten seconds a step,
+frames of a few KiB, and a few connections an address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import os
+import ssl
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from handoff.errors import ConfigError, HandoffError, NodeExists, PairingRefused
+from handoff.link.ciphers import CIPHERS
+from handoff.nodes.brain.core import Brain
+from handoff.nodes.brain.session import Session
+from handoff.nodes.pump import WRITE_LIMIT, Pump
+from handoff.wire.node.brain import BrainLink
+from handoff.wire.node.events import Event, PairAsked
+from handoff.wire.node.options import BrainOptions
+
+if TYPE_CHECKING:
+    from handoff.clock import Clock
+
+__all__ = ["PATH", "NodePort"]
+
+PATH = "/ws/nodes"
+#: connections of one address, and of all, that are not known yet
+STRANGERS = 64
+ALL_STRANGERS = 512
+#: bytes of a frame before a node is known
+FIRST_FRAME = 16 * 1024
+
+
+class NodePort:
+    """The listening side.
+
+    options: how nodes are greeted. context: TLS, or None for a tunnel's inner end.
+    """
+
+    def __init__(
+        self, brain: Brain, options: BrainOptions, clock: Clock, context: ssl.SSLContext | None
+    ) -> None:
+        self._brain = brain
+        self._options = options
+        self._clock = clock
+        self._context = context
+        self._strangers: Counter[str] = Counter()
+        self._server: Server | None = None
+
+    async def open(self, host: str, port: int) -> tuple[str, int]:
+        """Listen. port 0 takes a free one. Returns the address.
+
+        Raises:
+            ConfigError: the address can't be had.
+        """
+        try:
+            self._server = await serve(
+                self._serve,
+                host,
+                port,
+                ssl=self._context,
+                compression=None,
+                process_request=self._request,
+                server_header=None,
+                open_timeout=10,
+                ping_interval=None,
+                close_timeout=2,
+                max_size=FIRST_FRAME,
+                write_limit=WRITE_LIMIT,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"{host}:{port} can't be listened on: {error.strerror}",
+                remedy="choose another with --host and --port",
+            ) from error
+        name = next(iter(self._server.sockets)).getsockname()
+        return name[0], name[1]
+
+    async def close(self) -> None:
+        """Take no more nodes, and end the links."""
+        if self._server is None:
+            return
+        self._server.close(close_connections=False)
+        await self._brain.close()
+        self._server.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._server.wait_closed(), 5)
+
+    def _request(self, connection: ServerConnection, request: Request) -> Response | None:
+        path = request.path.partition("?")[0]
+        if path != PATH:
+            return _answer(http.HTTPStatus.NOT_FOUND, f"nodes connect to {PATH}")
+        peer = _peer(connection)
+        if self._strangers[peer] >= STRANGERS or sum(self._strangers.values()) >= ALL_STRANGERS:
+            return _answer(http.HTTPStatus.TOO_MANY_REQUESTS, "too many connections at once")
+        return None
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        peer = _peer(connection)
+        link = BrainLink(self._options, self._clock, CIPHERS, os.urandom)
+        pump: Pump
+        stranger = True
+        self._strangers[peer] += 1
+
+        def known() -> None:
+            nonlocal stranger
+            if stranger:
+                stranger = False
+                self._strangers[peer] -= 1
+                if self._strangers[peer] <= 0:
+                    del self._strangers[peer]
+
+        def happened(event: Event) -> None:
+            try:
+                if isinstance(event, PairAsked):
+                    self._pair(session, event)
+                else:
+                    self._brain.happened(session, event)
+            except HandoffError:
+                link.refuse("not_now", "the brain can't write its own data")
+            if session.connected_ms:
+                known()
+
+        pump = Pump(connection, link, happened, self._clock)
+        session = Session(link, peer, pump.poke, self._brain.ended)
+        try:
+            await pump.run()
+        finally:
+            known()
+
+    def _pair(self, session: Session, event: PairAsked) -> None:
+        try:
+            answer = self._brain.pair(session, event.pair)
+        except PairingRefused as error:
+            session.link.refuse("pairing_refused", error.cause)
+        except NodeExists as error:
+            session.link.refuse("pairing_refused", error.cause)
+        else:
+            session.link.pair_ok(answer)
+
+
+def _answer(status: http.HTTPStatus, text: str) -> Response:
+    body = f"{text}\n".encode()
+    headers = Headers(
+        [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
+    )
+    return Response(status.value, status.phrase, headers, body)
+
+
+def _peer(connection: Any) -> str:
+    address = connection.remote_address
+    return str(address[0]) if isinstance(address, tuple) else "local"

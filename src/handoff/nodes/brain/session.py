@@ -1,0 +1,297 @@
+"""One node's link on the brain's side, and the calls that are under way on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from handoff.errors import HandoffError, UnsupportedByPeer
+from handoff.nodes.brain import shown
+from handoff.wire.node.brain import BrainLink
+from handoff.wire.node.calls import Call, CallFailed, Exec, Result
+from handoff.wire.node.events import (
+    CallEnded,
+    CallTold,
+    Drained,
+    Event,
+    StreamPiece,
+    StreamStopped,
+)
+
+__all__ = ["Asking", "Session"]
+
+#: bytes of a stream that may wait for whoever asked
+WINDOW = 1 << 20
+#: seconds beyond a call's own time limit after which a node of the old vocabulary, which
+#: can't be asked, is waited for no more
+OLD_EXTRA_S = 30.0
+
+
+class Asking:
+    """A call under way, over as many links as it takes.
+
+    ended: (ok, result). away: set while its node is gone. waiters: how many wait for it.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        node: str,
+        call: Call,
+        by: str,
+        pieces: Callable[[str, bytes], Any] | None = None,
+        feed: Callable[[], Any] | None = None,
+    ) -> None:
+        self.key = key
+        self.node = node
+        self.call = call
+        self.by = by
+        self._pieces = pieces
+        self.feed = feed
+        self.fed = 0
+        self.ended: asyncio.Future[tuple[bool, Result]] = asyncio.get_running_loop().create_future()
+        self.away = asyncio.Event()
+        self.waiters = 0
+        self.session: Session | None = None
+        self.number = 0
+        self.received: dict[str, int] = {}
+        self._queue: asyncio.Queue[tuple[str, bytes] | tuple[bool, Result]] = asyncio.Queue()
+        self._handing: asyncio.Task[None] | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether all of it can be sent once more."""
+        return self.feed is None or not self.fed
+
+    def lost(self) -> None:
+        """Its link is gone; the node may go on with it."""
+        self.session = None
+        self.number = 0
+        self.away.set()
+
+    def on(self, session: Session, number: int) -> None:
+        """It is on that link now."""
+        self.session, self.number = session, number
+        self.away.clear()
+
+    def came(self, stream: str, data: bytes) -> None:
+        """Bytes of one of its streams have arrived."""
+        self.received[stream] = self.received.get(stream, 0) + len(data)
+        self._queue.put_nowait((stream, data))
+        self._hand_on()
+
+    def finish(self, ok: bool, answer: Result) -> None:
+        """It is over; told after the bytes before it."""
+        self._queue.put_nowait((ok, answer))
+        self._hand_on()
+
+    def fail(self, failed: CallFailed) -> None:
+        """It is over without an answer."""
+        self.finish(False, failed)
+
+    def _hand_on(self) -> None:
+        if self._handing is None or self._handing.done():
+            self._handing = asyncio.ensure_future(self._hand())
+
+    async def _hand(self) -> None:
+        while not self._queue.empty():
+            one = self._queue.get_nowait()
+            if isinstance(one[0], str):
+                stream, data = one
+                assert isinstance(data, bytes)
+                if self._pieces is not None:
+                    with contextlib.suppress(ConnectionError):
+                        await self._pieces(stream, data)
+                if self.session is not None:
+                    self.session.consumed(self, stream, len(data))
+            elif not self.ended.done():
+                ok, answer = one
+                assert isinstance(answer, Result)
+                self.ended.set_result((bool(ok), answer))
+
+
+class Session:
+    """A link and what is under way on it. Attributes that are set by the brain: ``name``,
+    ``instance``, ``connected_ms``."""
+
+    def __init__(
+        self,
+        link: BrainLink,
+        remote: str,
+        poke: Callable[[], None],
+        ended: Callable[[Asking, bool, Result], None],
+    ) -> None:
+        self.link = link
+        self.remote = remote
+        self.name = ""
+        self.instance = ""
+        self.connected_ms = 0
+        self._poke = poke
+        self._ended = ended
+        self._calls: dict[int, Asking] = {}
+        self._told: dict[int, asyncio.Future[str]] = {}
+        self._room: dict[int, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.link.session_id
+
+    @property
+    def calls2(self) -> bool:
+        """Whether the node speaks our vocabulary, and remembers what it did."""
+        return self.link.features is not None and self.link.features.calls2
+
+    def send(self, asking: Asking) -> None:
+        """Send a call.
+
+        Raises:
+            UnsupportedByPeer, TooLarge, Unreachable, BadRequest: it was not sent.
+        """
+        call = self.link_call(asking.call)
+        number = self.link.call(call, key=asking.key, by=asking.by, window=WINDOW)
+        self._add(number, asking)
+        if call.fed():
+            self._task(self._feed(asking, call.fed()[0]))
+        if not self.calls2:
+            self._task(self._give_up(asking))
+        self._poke()
+
+    async def ask(self, asking: Asking) -> str:
+        """What became of a call; its streams and result follow if it ran or runs. ``lost`` if
+        the link went before the answer."""
+        try:
+            number = self.link.ask(
+                asking.call, key=asking.key, received=asking.received, window=WINDOW
+            )
+        except HandoffError:
+            return "lost"
+        told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._told[number] = told
+        self._add(number, asking)
+        self._poke()
+        return await told
+
+    def cancel(self, asking: Asking) -> bool:
+        """End a call. False: this node can't be told."""
+        done = self.link.cancel(asking.number, "asked")
+        self._poke()
+        return done
+
+    def close(self, reason: str, detail: str = "", *, retry_ms: int = 0) -> None:
+        """End the link."""
+        self.link.close(reason, detail, retry_ms=retry_ms)
+        self._poke()
+
+    def consumed(self, asking: Asking, stream: str, size: int) -> None:
+        """Whoever asked has taken so many bytes."""
+        self.link.consume(asking.number, stream, size)
+        self._poke()
+
+    def release(self) -> list[Asking]:
+        """The link is over: what was under way."""
+        left, self._calls = list(self._calls.values()), {}
+        for told in self._told.values():
+            if not told.done():
+                told.set_result("lost")
+        for room in self._room.values():
+            room.set()
+        for task in self._tasks:
+            task.cancel()
+        return [asking for asking in left if asking.session is self]
+
+    def take(self, event: Event) -> None:
+        """Something happened to a call."""
+        match event:
+            case StreamPiece() if event.id in self._calls:
+                if event.data:
+                    self._calls[event.id].came(event.stream, bytes(event.data))
+            case CallEnded() if event.id in self._calls:
+                asking = self._calls.pop(event.id)
+                self._room.pop(event.id, None)
+                ok = not isinstance(event.result, CallFailed)
+                self._ended(asking, ok, event.result)
+            case CallTold() if event.id in self._told:
+                self._answered(event)
+            case Drained() if event.id in self._room:
+                self._room[event.id].set()
+            case StreamStopped() if event.id in self._room:
+                self._room[event.id].set()
+            case _:
+                pass
+
+    def link_call(self, call: Call) -> Call:
+        """The call as this node can do it.
+
+        Raises:
+            UnsupportedByPeer, TooLarge: it can't.
+        """
+        if self.calls2:
+            return call
+        if call.op not in {"exec", "read", "write"} or getattr(call, "job", False):
+            raise UnsupportedByPeer(
+                f"{self.name} is a node of the older kind and can't do '{call.op}'",
+                remedy="install hermes-node of this project there",
+            )
+        if isinstance(call, Exec) and call.stdin == "stream":
+            raise UnsupportedByPeer(f"{self.name} takes no input for commands")
+        return call
+
+    def shown(self) -> Any:
+        """The session for lists."""
+        return shown.connected(self)
+
+    def _add(self, number: int, asking: Asking) -> None:
+        self._calls[number] = asking
+        asking.on(self, number)
+
+    def _answered(self, event: CallTold) -> None:
+        asking = self._calls[event.id]
+        if event.state in {"never_seen", "unknown_outcome"}:
+            del self._calls[event.id]
+        elif event.state == "running" and asking.call.fed():
+            name = asking.call.fed()[0]
+            if asking.feed is not None and event.received.get(name, 0) == asking.fed:
+                self._task(self._feed(asking, name))
+            else:  # bytes were lost with the link: the command must not wait for ever
+                self.link.cancel(event.id, "its input was lost")
+                self._poke()
+        self._told.pop(event.id).set_result(event.state)
+
+    async def _feed(self, asking: Asking, stream: str) -> None:
+        number = asking.number
+        room = self._room.setdefault(number, asyncio.Event())
+        while number in self._calls:
+            data = await asking.feed() if asking.feed is not None else b""
+            if number not in self._calls:
+                return
+            if not data:
+                self.link.end(number, stream)
+                self._poke()
+                return
+            asking.fed += len(data)
+            room.clear()
+            more = self.link.send(number, stream, data)
+            self._poke()
+            if not more:
+                await room.wait()
+
+    async def _give_up(self, asking: Asking) -> None:
+        """A node of the old vocabulary may never answer."""
+        limit = getattr(asking.call, "timeout_ms", 0) or 60_000
+        number = asking.number
+        await asyncio.sleep(limit / 1000 + OLD_EXTRA_S)
+        if self._calls.pop(number, None) is asking:
+            from handoff.errors import OutcomeUnknown
+
+            self.link.give_up(number)
+            error = OutcomeUnknown(f"{self.name} did not answer in time; it may still run")
+            self._ended(asking, False, CallFailed.of(error))
+
+    def _task(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,437 @@
+"""Brain and node over a real socket: each call once, whatever becomes of the link."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import pathlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from handoff.clock import SystemClock
+from handoff.errors import PairingRefused
+from handoff.link.keys import MachineKey, load_or_make_key, new_key
+from handoff.link.tls import load_or_make_certificate, server_context
+from handoff.link.tokens import NodeStore
+from handoff.nodes import audit
+from handoff.nodes.brain.core import Brain
+from handoff.nodes.brain.journal import BrainJournal
+from handoff.nodes.brain.server import NodePort
+from handoff.nodes.node.config import Config, server_url
+from handoff.nodes.node.dialler import Dialler, pair
+from handoff.nodes.node.engine import Engine, Settings
+from handoff.redaction import Redactor
+from handoff.wire.node import calls
+from handoff.wire.node.calls import CallFailed, Exec, ExecResult
+from handoff.wire.node.options import BrainOptions
+
+CLOCK = SystemClock()
+
+
+@dataclass
+class House:
+    """A brain, the address it listens on, and how to stop and start it."""
+
+    root: pathlib.Path
+    brain: Brain
+    port: NodePort
+    key: MachineKey
+    address: str = ""
+    diallers: list[Dialler] = field(default_factory=list)
+
+
+@contextlib.asynccontextmanager
+async def house(root: pathlib.Path, number: int = 0, **options: Any) -> AsyncIterator[House]:
+    folder = root / "brain"
+    key = load_or_make_key(str(folder / "key.pem"))
+    store = NodeStore(str(folder / "nodes.sqlite3"), CLOCK)
+    journal = BrainJournal(str(folder / "calls.sqlite3"))
+    log = audit.Audit(str(folder / "audit"), "brain", Redactor(b"k" * 32).redact, CLOCK)
+    brain = Brain(store, journal, log, key, CLOCK)
+    cert = load_or_make_certificate(
+        str(folder / "cert.pem"), key, ["localhost", "127.0.0.1"], CLOCK.now_ms()
+    )
+    context = server_context(cert, str(folder / "key.pem"))
+    port = NodePort(brain, BrainOptions(key=key.private, **options), CLOCK, context)
+    host, at = await port.open("127.0.0.1", number)
+    made = House(root, brain, port, key, f"wss://{host}:{at}")
+    try:
+        yield made
+    finally:
+        await port.close()
+        journal.close()
+        store.close()
+        log.close()
+
+
+@contextlib.asynccontextmanager
+async def node(
+    made: House, name: str = "n1", *, address: str = "", stop: bool = True
+) -> AsyncIterator[Dialler]:
+    root = made.root / name
+    for one in ("node", "home", "files"):
+        (root / one).mkdir(parents=True, exist_ok=True)
+    key_path = str(root / "node" / "key.pem")
+    fresh = not os.path.exists(key_path)
+    key = load_or_make_key(key_path)
+    if fresh:
+        code = made.brain.store.new_code(made.address, made.key.public, name)
+        assert await pair(code, key, CLOCK) == name
+    config = Config(
+        str(root / "node"),
+        server_url(address or made.address),
+        name,
+        allowed_paths=(str(root / "files"),),
+        brain_key=made.key.public,
+        require="e2e2",
+        backoff_initial=0.05,
+        backoff_max=0.2,
+    )
+    settings = Settings(
+        str(root / "node"),
+        str(root / "home"),
+        str(root / "node" / "policy.toml"),
+        config.allowed_paths,
+        "0",
+    )
+    log = audit.Audit(str(root / "node" / "audit"), "node", Redactor(b"k" * 32).redact, CLOCK)
+    engine = Engine(settings, log, CLOCK, {"PATH": os.environ["PATH"]})
+    await engine.open()
+    dialler = Dialler(config, engine, CLOCK, key, "0")
+    running = asyncio.create_task(dialler.run())
+    try:
+        yield dialler
+    finally:
+        dialler.stop()
+        await asyncio.wait_for(running, 20)
+        await dialler.drain()
+        await engine.close(stop=stop)
+        log.close()
+
+
+async def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.005)
+    return found
+
+
+async def linked(made: House, name: str = "n1") -> None:
+    await until(lambda: name in made.brain.sessions)
+
+
+async def ask(made: House, call: calls.Call, key: str = "", **more: Any) -> Any:
+    ok, answer = await made.brain.call("n1", call, key=key, **more)
+    assert ok, answer
+    return answer
+
+
+async def test_pairs_links_and_runs(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made, node(made):
+        await linked(made)
+        shown = made.brain.connected()[0]
+        assert (shown.profile, shown.sealed, shown.method) == ("handoff", "v2", "key")
+        answer = await ask(made, Exec(command="printf out; printf err >&2; exit 7"), "key-0001")
+        assert (answer.exit_code, answer.stdout.head, answer.stderr.head) == (7, b"out", b"err")
+        stat = await ask(made, calls.Stat(f"{tmp_path}/n1/files"))
+        assert stat.kind == "dir"
+        ok, failed = await made.brain.call("n1", calls.Read("/etc/passwd"), key="")
+        assert not ok
+        assert failed.code == "path_not_allowed"
+        await until(lambda: made.brain.store.node("n1").facts)
+    rows = list(audit.rows(f"{tmp_path}/brain/audit"))
+    theirs = list(audit.rows(f"{tmp_path}/n1/node/audit"))
+    assert {row["event"] for row in rows} >= {"pair", "link", "call", "result"}
+    joined = [row for row in rows + theirs if row.get("request_id") == "key-0001"]
+    assert {(row["side"], row["event"]) for row in joined} == {
+        ("brain", "call"),
+        ("brain", "result"),
+        ("node", "call"),
+        ("node", "result"),
+    }
+
+
+async def test_streams_through_the_link(tmp_path: pathlib.Path) -> None:
+    data = os.urandom(5_000_000)
+    parts = [data[at : at + 300_000] for at in range(0, len(data), 300_000)] + [b""]
+    got: dict[str, bytes] = {}
+
+    async def piece(stream: str, more: bytes) -> None:
+        got[stream] = got.get(stream, b"") + more
+
+    async def feed() -> bytes:
+        return parts.pop(0)
+
+    async with house(tmp_path) as made, node(made):
+        await linked(made)
+        call = Exec(command="cat", stdin="stream", stream=True)
+        answer = await ask(made, call, "key-0001", pieces=piece, feed=feed)
+        assert answer.stdout.streamed
+        assert hashlib.sha256(got["stdout"]).digest() == hashlib.sha256(data).digest()
+        path = f"{tmp_path}/n1/files/f"
+        parts[:] = [data, b""]
+        digest = hashlib.sha256(data).hexdigest()
+        write = calls.Write(path, stream=True, size=len(data), sha256=digest)
+        assert (await ask(made, write, "key-0002", feed=feed)).size == len(data)
+        got.clear()
+        read = await ask(made, calls.Read(path, stream=True), pieces=piece)
+        assert read.sha256 == digest
+        assert got["data"] == data
+
+
+async def test_control_is_never_behind_data(tmp_path: pathlib.Path) -> None:
+    async def slow(_: str, __: bytes) -> None:
+        await asyncio.sleep(0.05)
+
+    async with house(tmp_path) as made, node(made):
+        await linked(made)
+        big = asyncio.create_task(
+            ask(made, Exec(command="head -c 40000000 /dev/zero", stream=True), "k" * 8, pieces=slow)
+        )
+        await until(
+            lambda: (
+                "k" * 8 in made.brain.asking and made.brain.asking["k" * 8].received.get("stdout")
+            )
+        )
+        before = time.monotonic()
+        await asyncio.gather(*(ask(made, Exec(command="true"), f"key-{n:04d}") for n in range(20)))
+        assert time.monotonic() - before < 5
+        assert not big.done()
+        assert await made.brain.cancel("k" * 8)
+        await big
+
+
+async def test_an_offline_node_is_told_at_once(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+        await until(lambda: not made.brain.sessions)
+        before = time.monotonic()
+        ok, failed = await made.brain.call("n1", Exec(command="true"), key="key-0001")
+        assert time.monotonic() - before < 2
+        assert (ok, failed.code, failed.retry_safe) == (False, "node_offline", True)
+        waiting = asyncio.create_task(
+            made.brain.call("n1", Exec(command="true"), key="key-0001", wait_s=20)
+        )
+        async with node(made):
+            ok, answer = await waiting
+            assert ok
+            assert answer.exit_code == 0
+
+
+async def test_a_revoked_node_is_gone_at_once_and_stays_away(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made, node(made) as dialler:
+        await linked(made)
+        before = time.monotonic()
+        assert made.brain.revoke("n1")
+        await until(lambda: dialler.status.state == "refused")
+        assert time.monotonic() - before < 1
+        assert dialler.status.last_error.startswith("revoked")
+        assert not made.brain.sessions
+
+
+async def test_two_installations_of_one_name(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made, node(made):
+        await linked(made)
+        import shutil
+
+        (tmp_path / "other" / "n1" / "node").mkdir(parents=True)
+        for name in ("key.pem",):
+            shutil.copy(tmp_path / "n1" / "node" / name, tmp_path / "other" / "n1" / "node" / name)
+        twin = House(tmp_path / "other", made.brain, made.port, made.key, made.address)
+        async with node(twin) as second:
+            await until(lambda: second.status.state == "refused")
+            assert second.status.last_error.startswith("name_in_use")
+            assert (await ask(made, Exec(command="true"), "key-0001")).exit_code == 0
+
+
+class Proxy:
+    """Bytes between node and brain, cut when told to."""
+
+    def __init__(self, target: str) -> None:
+        self._port = int(target.rpartition(":")[2])
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.open = True
+        self.carried = 0
+
+    async def start(self) -> str:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return f"wss://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self.open:
+            writer.close()
+            return
+        up_reader, up = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers |= {writer, up}
+        await asyncio.gather(self._copy(reader, up), self._copy(up_reader, writer))
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                self.carried += len(data)
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def stop(self) -> None:
+        self.cut()
+        self._server.close()
+
+
+@contextlib.asynccontextmanager
+async def proxied(made: House) -> AsyncIterator[Proxy]:
+    proxy = Proxy(made.address)
+    address = await proxy.start()
+    async with node(made, address=address):
+        await linked(made)
+        try:
+            yield proxy
+        finally:
+            await proxy.stop()
+            proxy.open = False
+
+
+async def test_a_cut_link_loses_nothing_and_runs_nothing_twice(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    got: list[bytes] = []
+
+    async def piece(_: str, more: bytes) -> None:
+        got.append(more)
+
+    command = f"echo x >>{tmp_path}/ran; seq 1 20000; cat {tmp_path}/go; seq 20001 40000; exit 5"
+    async with house(tmp_path) as made, proxied(made) as proxy:
+        call = Exec(command=command, stream=True)
+        asked = asyncio.create_task(ask(made, call, "key-0001", pieces=piece))
+        await until(lambda: got)
+        for _ in range(3):
+            proxy.cut()
+            await until(lambda: not made.brain.sessions)
+            await linked(made)
+        with open(tmp_path / "go", "w"):
+            pass
+        answer = await asked
+        assert answer.exit_code == 5
+        assert b"".join(got) == b"".join(b"%d\n" % n for n in range(1, 40001))
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_a_node_that_stays_away_is_unknown_and_then_told(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made, proxied(made) as proxy:
+        command = f"echo x >>{tmp_path}/ran; sleep 0.5; exit 4"
+        asked = asyncio.create_task(
+            made.brain.call("n1", Exec(command=command), key="key-0001", return_s=0.3)
+        )
+        await until((tmp_path / "ran").exists)
+        proxy.open = False
+        proxy.cut()
+        ok, failed = await asked
+        assert not ok
+        assert isinstance(failed, CallFailed)
+        assert failed.code == "outcome_unknown"
+        proxy.open = True
+        answer = await ask(made, Exec(command=command), "key-0001")
+        assert answer.exit_code == 4
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_a_brain_that_starts_anew_finds_the_result(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    command = f"echo x >>{tmp_path}/ran; cat {tmp_path}/go; echo over; exit 6"
+    call = Exec(command=command)
+    async with contextlib.AsyncExitStack() as stack:
+        async with house(tmp_path) as first:
+            port = int(first.address.rpartition(":")[2])
+            await stack.enter_async_context(node(first))
+            await linked(first)
+            asked = asyncio.create_task(first.brain.call("n1", call, key="key-0001", return_s=0.2))
+            await until((tmp_path / "ran").exists)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asked
+        async with house(tmp_path, port) as second:
+            await linked(second)
+            with open(tmp_path / "go", "w"):
+                pass
+            answer = await ask(second, call, "key-0001")
+            assert isinstance(answer, ExecResult)
+            assert (answer.exit_code, answer.stdout.head) == (6, b"over\n")
+            assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_an_upload_goes_on_after_a_cut(tmp_path: pathlib.Path) -> None:
+    data = os.urandom(4_000_000)
+    digest = hashlib.sha256(data).hexdigest()
+    path = f"{tmp_path}/n1/files/f"
+    async with house(tmp_path) as made, proxied(made) as proxy:
+        at = 0
+        cut = False
+        gate = asyncio.Event()
+
+        async def feed() -> bytes:
+            nonlocal at, cut
+            if at >= len(data) // 2 and not cut:
+                cut = True
+                proxy.cut()
+                await gate.wait()
+            piece = data[at : at + 100_000]
+            at += len(piece)
+            return piece
+
+        write = calls.Write(path, stream=True, size=len(data), sha256=digest, transfer="upload-01")
+        asked = asyncio.create_task(
+            made.brain.call("n1", write, key="key-0001", feed=feed, return_s=10)
+        )
+        ok, failed = await asked
+        gate.set()
+        assert not ok, failed
+        await linked(made)
+        there = await ask(made, calls.TransferStat("upload-01"))
+        assert 0 < there.received <= len(data)
+        assert there.sha256 == hashlib.sha256(data[: there.received]).hexdigest()
+        at = there.received
+        import dataclasses
+
+        rest = dataclasses.replace(write, offset=there.received)
+        assert (await ask(made, rest, "key-0002", feed=feed)).size == len(data)
+        assert pathlib.Path(path).read_bytes() == data
+
+
+async def test_a_wrong_brain_gets_nothing(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made:
+        code = made.brain.store.new_code(made.address, new_key().public, "n1")
+        with pytest.raises(Exception, match="certificate"):
+            await pair(code, new_key(), CLOCK)
+        good = made.brain.store.new_code(made.address, made.key.public, "n1")
+        await pair(good, new_key(), CLOCK)
+        with pytest.raises(PairingRefused):
+            await pair(good, new_key(), CLOCK)
+
+
+async def test_hundred_cuts(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made, proxied(made) as proxy:
+        for number in range(30):
+            call = Exec(command=f"echo {number} >>{tmp_path}/ran")
+            asked = asyncio.create_task(made.brain.call("n1", call, key=f"key-{number:04d}"))
+            await asyncio.sleep(0)
+            if number % 2:
+                await until((tmp_path / "ran").exists)
+            proxy.cut()
+            ok, answer = await asked
+            while not ok and answer.retry_safe:
+                await linked(made)
+                ok, answer = await made.brain.call("n1", call, key=f"key-{number:04d}")
+            assert ok, answer
+            await linked(made)
+        assert (tmp_path / "ran").read_text() == "".join(f"{n}\n" for n in range(30))
