@@ -25,6 +25,7 @@ FILES = [
     "gate_verdict",
     "gate",
     "redaction",
+    "sessions",
     "daemon_idle",
     "fanout",
     "dispatch",

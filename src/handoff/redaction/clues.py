@@ -144,6 +144,8 @@ def _is_fact(value: str) -> bool:
 def find_clues(view: View) -> list[Span]:
     """Values in prose beside a word for secrets, and known shapes in base64 or
     percent-escapes."""
+    if not view.found:
+        return list(_encoded(view))
     return [*_prose(view), *_key_ids(view), *_encoded(view)]
 
 
@@ -244,7 +246,7 @@ def _told_before(text: str, at: int) -> Iterator[Span]:
 def _words(view: View) -> Iterator[tuple[int, str]]:
     text = view.text
     for stem, part in _STEMS:
-        for at in view.places_by(stem, part):
+        for at in view.places_by(stem, part) if view.places(part) else ():
             # `sort_key` and `api-token` are names: pairs are judged elsewhere.
             if at and (text[at - 1].isalnum() or text[at - 1] in "_-"):
                 continue

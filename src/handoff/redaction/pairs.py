@@ -104,6 +104,8 @@ _NETRC = re.compile(r"(?:login|machine|account)\s{1,8}\S{1,128}\s{1,8}\Z")
 
 def find_pairs(view: View) -> list[Span]:
     """All secrets that their surroundings give away."""
+    if not view.found:
+        return []
     text = view.text
     found = list(_urls(view))
     found += _schemes(view)
@@ -112,7 +114,7 @@ def find_pairs(view: View) -> list[Span]:
     judged: dict[str, tuple[bool, bool]] = {}
     for word, part in _KEYWORDS:
         until = 0
-        for at in view.places_by(word, part):
+        for at in view.places_by(word, part) if view.places(part) else ():
             if at < until:
                 continue  # inside of a value that is taken out whole
             start, end = view.name(at, len(word))

@@ -40,23 +40,17 @@ WORDS = (
 )  # fmt: skip
 
 
-def _by_letter() -> dict[bytes, tuple[tuple[bytes, ...], re.Pattern[bytes]]]:
-    """Each word with those that start as it does, and what finds them all. (Literally
-    beginning with a letter, this takes less time than a search for a single word.)"""
-    sought: dict[bytes, tuple[tuple[bytes, ...], re.Pattern[bytes]]] = {}
-    for letter in {word[:1] for word in WORDS}:
-        words = tuple(word for word in WORDS if word.startswith(letter))
-        ends = b"|".join(re.escape(word[1:]) for word in words)
-        pattern = re.compile(re.escape(letter) + b"(?:" + ends + b")")
-        sought |= dict.fromkeys(words, (words, pattern))
-    return sought
+def _by_letter(letter: bytes) -> re.Pattern[bytes]:
+    """All words that start with this letter. (Literally beginning with it, this takes less
+    time than a search for a single word.)"""
+    ends = b"|".join(re.escape(word[1:]) for word in WORDS if word.startswith(letter))
+    return re.compile(re.escape(letter) + b"(?:" + ends + b")")
 
 
-_SOUGHT = _by_letter()
-# In a short text one search rules all of them out.
+_BY_LETTER = [_by_letter(letter) for letter in sorted({word[:1] for word in WORDS})]
+# In a shorter text one search for all of them takes less time.
 _FEW = 512
 _ANY = re.compile(b"|".join(re.escape(word) for word in WORDS))
-_NOWHERE: dict[bytes, list[int]] = {word: [] for word in WORDS}
 
 # A line end inside of a word, with the quote or list sign that begins the next line. `+`
 # and `-` may be such a sign (in a difference) or the word's own: both readings are tried.
@@ -102,7 +96,6 @@ class View:
         self.text = text
         #: whether it is known that no token is broken over a line end
         self.unbroken = False
-        self._places: dict[bytes, list[int]] = {}
         #: values that were judged here before: whether they look random, or hold a secret
         self.random: dict[str, bool] = {}
         self.encoded: dict[str, bool] = {}
@@ -119,20 +112,27 @@ class View:
             return self.copy.lower()
         return _folded(self.text).encode("ascii", "replace").lower()
 
-    def places(self, word: bytes) -> list[int]:
-        """Where one of :data:`WORDS` stands, whatever its case."""
-        if word not in self._places:
-            if len(self.text) < _FEW and not _ANY.search(self.lower):
-                self._places = _NOWHERE
-                return []
-            words, sought = _SOUGHT[word]
-            found: dict[bytes, list[int]] = {one: [] for one in words}
-            for match in sought.finditer(self.lower):
-                found[match.group()].append(match.start())
-            self._places.update(found)
-        return self._places[word]
+    @once
+    def found(self) -> dict[bytes, list[int]]:
+        """Where those of :data:`WORDS` stand that are here, whatever their case."""
+        lower = self.lower
+        found: dict[bytes, list[int]] = {}
+        if len(self.text) < _FEW:
+            match = _ANY.search(lower)
+            while match is not None:
+                found.setdefault(match.group(), []).append(match.start())
+                match = _ANY.search(lower, match.start() + 1)
+            return found
+        for sought in _BY_LETTER:
+            for match in sought.finditer(lower):
+                found.setdefault(match.group(), []).append(match.start())
+        return found
 
-    def places_by(self, word: bytes, part: bytes) -> list[int]:
+    def places(self, word: bytes) -> Sequence[int]:
+        """Where one of :data:`WORDS` stands."""
+        return self.found.get(word, ())
+
+    def places_by(self, word: bytes, part: bytes) -> Sequence[int]:
         """As :meth:`places`, for a word that one of them is a part of."""
         places = self.places(part)
         if not places or word == part:
@@ -213,9 +213,10 @@ class View:
         made = View(text)
         made.unbroken = self.unbroken
         made.random, made.encoded = self.random, self.encoded
-        made._places = {
-            word: _kept(at, len(word), spans, shifts) for word, at in self._places.items()
-        }
+        if "found" in self.__dict__:
+            made.__dict__["found"] = {
+                word: _kept(at, len(word), spans, shifts) for word, at in self.found.items()
+            }
         if "runs" in self.__dict__:
             made.__dict__["runs"] = _kept_runs(self.runs, spans, shifts)
         return made
@@ -240,8 +241,6 @@ def _kept(
 ) -> list[int]:
     """The places of a word of that length that touch no span, moved by what the spans
     before them became longer."""
-    if not places:
-        return places
     kept, number, count = [], 0, len(spans)
     for at in places:
         while number < count and spans[number][1] <= at:
