@@ -138,6 +138,7 @@ def _open(args: Namespace, context: Context) -> int:
 
     try:
         service, request = _request(args)
+        place.no_agent()
     except HandoffError as error:
         code = exit_code(error)
         return _report(Outcome(code, error=place.clean(error, args).to_json()), context)

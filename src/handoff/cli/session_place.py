@@ -149,6 +149,22 @@ def person(made: Service, attempt_id: str = "") -> Caller:
     return Caller("cli", person=True, name=who.id)
 
 
+def no_agent() -> None:
+    """Refuse within an agent's session: opening a session is a person's to start.
+
+    Raises:
+        ActorRefused: this is one.
+    """
+    from handoff.sessions.recover import AGENT_MARKS
+
+    marks = [name for name in AGENT_MARKS if os.environ.get(name)]
+    if marks:
+        raise ActorRefused(
+            f"this runs inside an agent's session ({', '.join(marks)} is set)",
+            remedy="run it yourself in a terminal of your own",
+        )
+
+
 def guarded(
     run: Callable[[str, Namespace, Context], int], name: str, args: Namespace, context: Context
 ) -> int:

@@ -1,8 +1,8 @@
 """The hosts as seen from a terminal, outside any of them.
 
 Of Hermes the terminal can't know what a profile allows: it asks the plugin in that very
-profile, by the command ``hermes --profile P handoff-facts --workspace DIR``, which answers
-with one line of JSON (:data:`FACTS`). Without an answer nothing is known, and nothing is
+profile, by the command ``hermes --profile P handoff-facts --workspace DIR --provider NAME``, which
+answers with one line of JSON (:data:`FACTS`). Without an answer nothing is known, and nothing is
 opened. Claude Code, Codex and opencode have no such profiles: their new sessions use their
 own settings, ask for their own permissions, and reach a record by the tool
 ``hermes_handoff`` where the user has set it up, else by the command ``handoff session``.
@@ -28,8 +28,9 @@ from handoff.sessions.profile import Profile
 __all__ = ["FACTS", "Agent", "Hermes", "Nobody", "adapters", "surrounding"]
 
 #: Keys of the answer of ``handoff-facts``: ``handoff_facts`` (1), ``version``, ``verified``,
-#: ``profile``, ``tools`` {surface: [name]}, ``providers`` [name], ``recipe``, and ``errors``
-#: {what: why} for what the plugin itself could not find out (``tools.cli``, ``providers``)
+#: ``profile``, ``tools`` {surface: [name]}, ``providers`` (those of the named ones that the
+#: profile configures), ``recipe``, and ``errors`` {what: why} for what the plugin itself could
+#: not find out (``tools.cli``, ``providers``)
 FACTS = "handoff_facts"
 #: seconds that a host has to answer: it starts a whole interpreter and its plugins
 ANSWER = 60.0
@@ -171,6 +172,7 @@ class Hermes(_Outside):
     def __init__(self, profile: Profile, env: Mapping[str, str], workspace: str = "") -> None:
         self._profile, self._env, self._workspace = profile, env, workspace
         self._found: dict[str, Any] | None = None
+        self._asked = ""
 
     @property
     def recipe(self) -> str:
@@ -184,6 +186,8 @@ class Hermes(_Outside):
 
     def provider_named(self, provider: str) -> bool:
         """Whether the profile configures that provider."""
+        if self._asked != provider:
+            self._found, self._asked = None, provider
         return provider in self._list("providers", self._facts().get("providers"))
 
     def tools(self, platform: str) -> Collection[str]:
@@ -227,6 +231,7 @@ class Hermes(_Outside):
         name = self._profile.name
         argv = [self.program(), "--profile", name, "handoff-facts"]
         argv += ["--workspace", self._workspace] if self._workspace else []
+        argv += ["--provider", self._asked] if self._asked else []
         env = {**scrub(self._env).env, "HERMES_HOME": self._profile.top}
         try:
             done = subprocess.run(

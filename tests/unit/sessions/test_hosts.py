@@ -92,7 +92,11 @@ def test_what_is_asked_carries_nothing_of_the_source(agents: Agents) -> None:
     assert "YOLO" not in seen
     assert "SESSION_ID" not in seen
     assert f"HERMES_HOME={agents.folder.parent}/x\n" in seen
-    assert "--profile bob handoff-facts --workspace /w" in seen
+    assert "--profile bob handoff-facts --workspace /w\n" in seen
+    with pytest.raises(Failed):
+        hermes(agents, **env).provider_named("stub")
+    seen = (agents.folder / "seen").read_text()
+    assert "--profile bob handoff-facts --workspace /w --provider stub\n" in seen
 
 
 def test_candidates_are_those_that_were_started_with_this_attempt(agents: Agents) -> None:

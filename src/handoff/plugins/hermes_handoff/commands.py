@@ -95,6 +95,45 @@ class Commands:
             _tell(outcome)
         return outcome.exit
 
+    def facts(self, args: argparse.Namespace) -> int:
+        """``handoff-facts``: what this profile allows, for ``handoff session`` outside of
+        Hermes (:data:`handoff.sessions.hosts.FACTS`). Only looks; starts nothing."""
+        from handoff.sessions.hosts import FACTS
+
+        try:
+            service = self._runtime.service({"workspace": args.workspace or ""})
+        except HandoffError as error:
+            print(json.dumps({FACTS: 0, "error": error.to_json()}))
+            return error.exit_code
+        host, errors = service.host, dict[str, str]()
+
+        def ask(what: str, question: Callable[[], Any]) -> Any:
+            try:
+                return question()
+            except HandoffError as error:
+                errors[what] = error.cause
+            except Exception as error:  # whatever the host's internals throw: not known
+                errors[what] = type(error).__name__
+            return None
+
+        def tools(surface: str) -> Any:
+            return ask(f"tools.{surface}", lambda: sorted(host.tools(surface)))
+
+        named = ask("providers", lambda: [p for p in args.provider if host.provider_named(p)])
+        version, verified = ask("version", host.version) or ("", False)
+        told = {
+            FACTS: 1,
+            "profile": service.profile.name,
+            "version": version,
+            "verified": verified,
+            "recipe": host.recipe,
+            "tools": {surface: tools(surface) for surface in ("cli", "desktop")},
+            "providers": named,
+            "errors": errors,
+        }
+        print(json.dumps(told))
+        return 0
+
     def status(self, args: argparse.Namespace) -> int:
         """``handoff-status``: how far an attempt has come."""
         return self._call("opening_status", {"attempt_id": args.attempt}, args)
@@ -280,6 +319,11 @@ def _abandon_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _facts_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workspace", metavar="DIR", help="where a session would open")
+    parser.add_argument("--provider", metavar="P", action="append", default=[], help="is it one?")
+
+
 def _recover_arguments(parser: argparse.ArgumentParser) -> None:
     _attempt_arguments(parser)
     parser.add_argument("--adopt", metavar="SESSION", help="the session that it has made")
@@ -291,5 +335,6 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] 
     "handoff-status": ("How far an opening has come", _attempt_arguments, "status"),
     "handoff-confirm": ("Confirm the new session", _attempt_arguments, "confirm"),
     "handoff-abandon": ("Give an opening up", _abandon_arguments, "abandon"),
+    "handoff-facts": ("What this profile allows, as JSON", _facts_arguments, "facts"),
     "handoff-recover": ("Look into an opening that was cut off", _recover_arguments, "recover"),
 }
