@@ -80,7 +80,7 @@ ACTIONS: Mapping[str, Action] = {
             "request_id": Arg("token", "stable over retries of the same intent", need=True),
             "workspace": _WORKSPACE,
             "name": Arg("text", "name for display: letters, digits, '_', '-', '.'", limit=128),
-            "attribution": Arg("text", "the token that summarize gave", limit=64),
+            "attribution": Arg("text", "the token that summarize gave", limit=1024),
             "parent_ref": _SOME_REF,
             "dry_run": Arg("flag", "show what would be published, store nothing"),
             "strict": Arg("flag", "refuse where the lint would warn"),

@@ -12,6 +12,7 @@ from handoff.sessions import evidence as gathered
 from handoff.sessions import state as states
 from handoff.sessions.actions import TOOL
 from handoff.sessions.evidence import Bundle
+from handoff.sessions.guard import profile_key
 from handoff.sessions.host import HostAdapter
 from handoff.sessions.host_store import Opener, SessionStore
 from handoff.sessions.manifest import Source, Writer
@@ -112,7 +113,9 @@ def summarize(service: Service, given: Mapping[str, Any], caller: Caller) -> dic
     state = states.check(guarded.value).state
     return {
         "state": state,
-        "attribution": writer.attribution(state),
+        "attribution": writer.attribution(
+            state, given["model"], given["provider"], profile_key(service.profile.root)
+        ),
         "warnings": [note.to_json() for note in checked.warnings],
         "sent": {"bytes": prepared.bytes, "sha256": prepared.sha256},
         "notice": list(writer.cost_notice(prepared, given["model"], given["provider"])),
@@ -223,7 +226,7 @@ def _writer(
     clean = states.check(service.records.guard.state(dict(state)).value).state
     seen = last_route(service.journal, caller.session_id) or {}
     if token is not None:
-        made = writer.attribute(clean, token, "", "")
+        made = writer.attribute(clean, token, profile_key(service.profile.root))
         return Writer(made.kind, made.model, made.provider, made.attributed)
     return Writer("chat", str(seen.get("model", "")), str(seen.get("provider", "")), False)
 

@@ -7,7 +7,9 @@ a provider, and if the caller has accepted the cost. Nothing here writes a confi
 
 from __future__ import annotations
 
+import base64
 import hmac
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -129,26 +131,38 @@ def instructions() -> str:
     )
 
 
-def attribution(state: State) -> str:
-    """The token that ties a state to the model that gave it: the state's digest. The same
-    for the state that is stored, if nobody has changed it."""
-    return state_sha256(state)
+def attribution(state: State, model: str, provider: str, key: bytes) -> str:
+    """The token that ties a state to the model that gave it: it carries the model's names,
+    and a proof, by the profile's secret key, that we have set it for exactly this state."""
+    names = canonical.dumps([model, provider])
+    told = base64.urlsafe_b64encode(names).decode().rstrip("=")
+    return f"{_proof(state, names, key)}.{told}"
 
 
-def attribute(state: State, token: str | None, model: str, provider: str) -> Writer:
-    """Who wrote this state. A state that was changed after the model gave it is still taken;
-    only the attribution goes.
+def _proof(state: State, names: bytes, key: bytes) -> str:
+    what = b"\n".join((b"handoff-writer/1", names, state_sha256(state).encode()))
+    return hmac.new(key, what, "sha256").hexdigest()
+
+
+def attribute(state: State, token: str, key: bytes) -> Writer:
+    """Whose work a state is. A state that was changed after the model gave it is still taken;
+    only the attribution goes, and with it the names, which nothing proves any more.
 
     Args:
         state: redacted, in its normal form.
-        token: from :func:`attribution`, or ``None`` if the chat's own model wrote it.
-        model: of the writer.
-        provider: of the writer.
+        token: from :func:`attribution`, or whatever somebody gave for one.
+        key: the profile's.
     """
-    if token is None:
-        return Writer("chat", model, provider, attributed=False)
-    same = hmac.compare_digest(token.encode("utf-8"), attribution(state).encode("ascii"))
-    return Writer("explicit", model, provider, attributed=same)
+    proof, _, told = token.partition(".")
+    try:
+        names = base64.urlsafe_b64decode(told + "=" * (-len(told) % 4))
+        model, provider = json.loads(names)
+    except (ValueError, TypeError):
+        return Writer("explicit", "", "", attributed=False)
+    expected = _proof(state, names, key)
+    if not hmac.compare_digest(proof.encode("utf-8", "surrogatepass"), expected.encode()):
+        return Writer("explicit", "", "", attributed=False)
+    return Writer("explicit", str(model), str(provider), attributed=True)
 
 
 def accept(answer: str) -> Checked:

@@ -48,16 +48,45 @@ def test_a_model_is_named_by_both_names_or_not_at_all() -> None:
             writer.require_pair(*pair)
 
 
+KEY = b"k" * 32
+
+
 def test_one_changed_byte_ends_the_attribution_and_nothing_else() -> None:
     state = check(samples.full()).state
-    token = writer.attribution(state)
-    assert writer.attribute(state, token, "m", "p") == ("explicit", "m", "p", True)
+    token = writer.attribution(state, "modèle/1", "p", KEY)
+    assert writer.attribute(state, token, KEY) == ("explicit", "modèle/1", "p", True)
+    assert len(writer.attribution(state, "m" * 256, "p" * 256, KEY)) < 1024
     state["context"][0]["text"] += " "
-    assert writer.attribute(state, token, "m", "p").attributed is False
-    assert writer.attribute(state, "ä", "m", "p").attributed is False
-    assert writer.attribute(state, None, "m", "p").to_json() == {
-        "kind": "chat", "model": "m", "provider": "p", "attributed": False,
+    assert writer.attribute(state, token, KEY).to_json() == {
+        "kind": "explicit", "model": "", "provider": "", "attributed": False,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        ".",
+        "ä",
+        "\ud800.W10",
+        "a" * 64,
+        "a" * 64 + ".W10",
+        "a" * 64 + ".WzEsMl0",
+        "x.!",
+        "x.bnVsbA",
+    ],
+)
+def test_a_token_of_somebodys_own_names_nobody(token: str) -> None:
+    state = check(samples.full()).state
+    assert writer.attribute(state, token, KEY) == ("explicit", "", "", False)
+
+
+def test_names_and_key_can_not_be_exchanged() -> None:
+    state = check(samples.full()).state
+    mine, other = (writer.attribution(state, name, "p", KEY) for name in ("m", "n"))
+    forged = mine.split(".")[0] + "." + other.split(".")[1]
+    assert writer.attribute(state, forged, KEY).attributed is False
+    assert writer.attribute(state, mine, b"j" * 32).attributed is False
 
 
 def test_what_is_sent_is_bounded_and_shown() -> None:
