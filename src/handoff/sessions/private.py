@@ -15,13 +15,14 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from handoff.errors import IntegrityFailed, StorageError, StorageFull, TimedOut, TooLarge
 
 #: seconds for which one process waits for another's change, which takes milliseconds
 WAIT = 20.0
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK the open of a pipe that somebody put there would wait for ever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -170,28 +171,35 @@ def write_new(fd: int, name: str, data: bytes, path: str = "") -> None:
         FileExistsError: there is one, untouched.
         StorageError, StorageFull: it is not there.
     """
-    try:
-        file = os.open(
-            name,
-            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-            0o600,
-            dir_fd=fd,
-        )
-    except FileExistsError:
-        raise
-    except OSError as error:
-        raise as_ours(error, os.path.join(path, name)) from error
+    write_all(fd, {name: data}, path)
+
+
+def write_all(fd: int, files: Mapping[str, bytes], path: str = "") -> None:
+    """As :func:`write_new`, for several: all of them, or none. They are synced after the
+    last one is written, which keeps the medium busy for a shorter time.
+
+    Raises: as :func:`write_new`.
+    """
+    made: dict[str, int] = {}
+    name = ""
     try:
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(file, left) :]
-            os.fsync(file)
+            for name, data in files.items():
+                made[name] = os.open(name, _NEW, 0o600, dir_fd=fd)
+                left = memoryview(data)
+                while left:
+                    left = left[os.write(made[name], left) :]
+            for file in made.values():
+                os.fsync(file)
         finally:
-            os.close(file)
+            for file in made.values():
+                os.close(file)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=fd)
+        for one in made:
+            with contextlib.suppress(OSError):
+                os.unlink(one, dir_fd=fd)
+        if isinstance(error, FileExistsError):
+            raise
         raise as_ours(error, os.path.join(path, name)) from error
 
 

@@ -199,8 +199,7 @@ def publish(root: str, ref: Ref, made: bytes, parts: Parts, reach: Callable[[str
             with private.typed(shown):
                 os.mkdir(ref.handoff_id, 0o700, dir_fd=staging)
             with private.folder(root, *project, STAGING, ref.handoff_id) as fd:
-                for member, data in {**parts.named(), MANIFEST: made}.items():
-                    private.write_new(fd, member, data, shown)
+                private.write_all(fd, {**parts.named(), MANIFEST: made}, shown)
                 with private.typed(shown):
                     os.fsync(fd)
             reach("records.staged")
