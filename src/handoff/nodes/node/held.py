@@ -183,9 +183,10 @@ class Held:
             if not self.pipes or over:
                 self._finish(now)
 
-    def members(self) -> list[facts.Fact]:
-        """What lives of it: its session, its descendants, what carries its mark."""
-        tree = facts.descendants(os.getpid(), thorough=not facts.LINUX)
+    def members(self, *, thorough: bool = False) -> list[facts.Fact]:
+        """What lives of it: its session, its descendants, what carries its mark. thorough:
+        miss none that moves at that instant."""
+        tree = facts.descendants(os.getpid(), thorough=thorough or not facts.LINUX)
         mine: set[int] = set()
         found = []
         for one in tree:  # parents come before children
@@ -206,7 +207,7 @@ class Held:
     def _finish(self, now: float) -> None:
         """The result is known: write it down, then see to what was left behind."""
         held = bool(self.pipes)
-        found = self.members()
+        found = self.members(thorough=held)
         self.still_holding = held
         self.left = len(found)
         self.done = True
@@ -224,7 +225,7 @@ class Held:
             self.end("", now)
 
     def _chase(self, now: float) -> None:
-        found = self.members()
+        found = self.members() or self.members(thorough=True)
         if not found:
             self._look_at = None
             self.swept = self.exit is not None

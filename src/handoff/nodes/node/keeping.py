@@ -130,21 +130,26 @@ class Keep:
         Raises:
             LaunchFailed, StorageError: it can't be started.
         """
-        keep = cls(folder)
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError as error:
             raise _no_room(error.errno, folder) from error
-        if not await keep._connect():
-            await keep._sweep()
-            await keep._start()
-            until = time.monotonic() + START_S
-            while not await keep._connect():  # another's may be a moment behind
-                if time.monotonic() > until:
-                    raise LaunchFailed("the keeper does not answer", remedy="hermes-node doctor")
-                await asyncio.sleep(0.01)
-        await keep._learn()
-        return keep
+        until = time.monotonic() + START_S
+        while True:
+            keep = cls(folder)
+            if not await keep._connect():
+                await keep._sweep()
+                await keep._start()
+            try:
+                if keep._writer is not None or await keep._connect():
+                    await keep._learn()
+                    return keep
+            except OutcomeUnknown:  # it was just dying
+                await keep.close()
+            # another's may be a moment behind
+            if time.monotonic() > until:
+                raise LaunchFailed("the keeper does not answer", remedy="hermes-node doctor")
+            await asyncio.sleep(0.01)
 
     async def start(self, order: Order) -> Running:
         """Start a command.
