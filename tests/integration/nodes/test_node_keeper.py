@@ -159,7 +159,10 @@ async def test_what_is_to_be_left_lives_until_the_keeper_stops(tmp_path: pathlib
     keep = await Keep.open(str(tmp_path / "k"))
     state = await finish(await keep.start(sh("a", f"sleep {mark} & exit 0", leave=True)))
     assert state["left_behind"] == 1
-    assert alive(f"sleep\0{mark}")
+    until = time.monotonic() + 10
+    while not alive(f"sleep\0{mark}"):  # the shell's child may not have become it yet
+        assert time.monotonic() < until
+        await asyncio.sleep(0.01)
     await keep.stop()
     await keep.close()
     await gone(f"sleep\0{mark}")
