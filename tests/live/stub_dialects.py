@@ -317,12 +317,15 @@ class Responses:
                 }
             )
         for index, call in enumerate(reply.calls):
+            # Codex keeps the tools of an MCP server in a namespace of their own.
+            namespace, _, name = call.name.rpartition("/")
             output.append(
                 {
                     "type": "function_call",
                     "id": f"fc_{reply.id}_{index}",
                     "call_id": reply.call_id(index),
-                    "name": call.name,
+                    **({"namespace": namespace} if namespace else {}),
+                    "name": name,
                     "arguments": json.dumps(call.args),
                     "status": "completed",
                 }
