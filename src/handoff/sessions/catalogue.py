@@ -266,53 +266,59 @@ class Filter(NamedTuple):
 
 def page(
     db: sqlite3.Connection, wanted: Filter, after: tuple[int, str] | None, limit: int
-) -> list[tuple[Row, tuple[int, str]]]:
-    """The next rows, newest first, each with its place; ``after``: the last place seen."""
-    where, values = _where(db, wanted)
+) -> tuple[list[tuple[Row, tuple[int, str]]], int]:
+    """The next rows, newest first, each with its place, and how many there are in all;
+    ``after``: the last place seen."""
+    hits, where, values = _where(db, wanted)
+    every = " WHERE " + " AND ".join(where) if where else ""
+    inside = list(values)
     if after is not None:
         where.append("(created_at < ? OR (created_at = ? AND handoff_id > ?))")
-        values += [after[0], after[0], after[1]]
-    return [
-        (_row(row), (row[5], row[2]))
-        for row in db.execute(
-            "SELECT manifest, project_id, handoff_id, damaged, goal, created_at FROM records"  # noqa: S608
-            + (" WHERE " + " AND ".join(where) if where else "")
-            + " ORDER BY created_at DESC, handoff_id LIMIT ?",
-            (*values, limit),
-        )
-    ]
-
-
-def count(db: sqlite3.Connection, wanted: Filter) -> int:
-    """How many records are asked for."""
-    where, values = _where(db, wanted)
+        inside += [after[0], after[0], after[1]]
     clause = " WHERE " + " AND ".join(where) if where else ""
-    found: int = db.execute("SELECT count(*) FROM records" + clause, values).fetchone()[0]  # noqa: S608
-    return found
+    found = db.execute(
+        # What matches is looked up once, for the page and for the count.
+        f"{hits[0]}SELECT manifest, project_id, handoff_id, damaged, goal, created_at,"  # noqa: S608
+        f" (SELECT count(*) FROM records{every}) FROM records{clause}"
+        " ORDER BY created_at DESC, handoff_id LIMIT ?",
+        (*hits[1], *values, *inside, limit),
+    ).fetchall()
+    if found:
+        total = found[0][6]
+    elif after is None:
+        total = 0
+    else:
+        sought = f"{hits[0]}SELECT count(*) FROM records{every}"  # noqa: S608
+        total = db.execute(sought, (*hits[1], *values)).fetchone()[0]
+    return [(_row(row), (row[5], row[2])) for row in found], total
 
 
 def _row(row: tuple[Any, ...]) -> Row:
     return Row(json.loads(row[0]), row[3], row[4], f"handoff://{row[1]}/{row[2]}")
 
 
-def _where(db: sqlite3.Connection, wanted: Filter) -> tuple[list[str], list[Any]]:
+def _where(
+    db: sqlite3.Connection, wanted: Filter
+) -> tuple[tuple[str, list[Any]], list[str], list[Any]]:
+    """(what comes before the query, with its values), the conditions, their values."""
     where: list[str] = []
     values: list[Any] = []
+    hits: tuple[str, list[Any]] = ("", [])
     for column in ("project_id", "session_id", "profile"):
         if getattr(wanted, column):
             where.append(f"{column} = ?")
             values.append(getattr(wanted, column))
     query = fold(wanted.query)
-    if len(query) >= _TRIGRAM and _has_fts(db):
-        where.append("number IN (SELECT rowid FROM found WHERE found MATCH ?)")
-        values.append('"' + query.replace('"', '""') + '"')
     if query:
-        where.append(
-            "EXISTS (SELECT 1 FROM texts t WHERE t.number = records.number"
-            " AND instr(t.folded, ?) > 0)"
-        )
-        values.append(query)
-    return where, values
+        where.append("number IN (SELECT number FROM hits)")
+        # Trigrams in a row are the text itself; a query ends at its first NUL.
+        if len(query) >= _TRIGRAM and "\0" not in query and _has_fts(db):
+            sought, value = "SELECT rowid FROM found WHERE found MATCH ?", query.replace('"', '""')
+            hits = (f"WITH hits (number) AS ({sought}) ", [f'"{value}"'])
+        else:
+            sought = "SELECT number FROM texts WHERE instr(folded, ?) > 0"
+            hits = (f"WITH hits (number) AS ({sought}) ", [query])
+    return hits, where, values
 
 
 def by_request(

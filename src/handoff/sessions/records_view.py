@@ -218,8 +218,7 @@ class RecordsView:
         key = canonical.digest("handoff-cursor/1", canonical.dumps(list(wanted)))[:16]
         after = _after(cursor, key)
         with self._catalogue.current() as db:
-            rows = catalogue.page(db, wanted, after, limit + 1)
-            total = catalogue.count(db, wanted)
+            rows, total = catalogue.page(db, wanted, after, limit + 1)
         last = rows[limit - 1][1] if len(rows) > limit else None
         items: list[dict[str, Any]] = []
         for row, _place in rows[:limit]:
