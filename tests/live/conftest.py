@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,9 @@ from tests.live.setups import SETUPS
 from tests.live.stub_model import StubModel
 from tests.support.home import Home
 from tests.support.repository import Repository
+
+if TYPE_CHECKING:
+    from tests.live.hermes_place import Place
 
 #: CI says that they have to be there
 WANTED = os.environ.get("HANDOFF_LIVE", "") not in ("", "0")
@@ -50,6 +53,25 @@ def stub() -> Iterator[StubModel]:
         yield running
         bugs = [request["bug"] for request in running.requests if "bug" in request]
         assert not bugs, bugs[0]
+
+
+@pytest.fixture(scope="session")
+def hermes_plugin(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The plugin for Hermes as a self-contained directory."""
+    from tests.live.hermes_host import plugin_dir
+
+    return plugin_dir("hermes_handoff", tmp_path_factory.mktemp("plugin") / "hermes-handoff")
+
+
+@pytest.fixture(scope="module", params=["0.19", "0.22"])
+def place(request: pytest.FixtureRequest, hermes_plugin: pathlib.Path) -> Iterator[Place]:
+    """A home of Hermes with a session that was handed off; shared by a module's tests, each
+    with attempts of its own."""
+    from tests.live.hermes_place import make_place
+
+    with make_place(request.param, hermes_plugin) as found:
+        found.hand_off()
+        yield found
 
 
 @pytest.fixture

@@ -335,7 +335,7 @@ class Screen:
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
-    def settle(self, quiet: float = 0.6, within: float = 30) -> None:
+    def settle(self, quiet: float = 0.5, within: float = 6) -> None:
         """Wait until nothing new was written for a while: the program waits for keys. (A host
         takes keys that come together with Enter for a paste.)"""
         seen, since = len(self.text), time.monotonic()

@@ -3,7 +3,9 @@ that does in a new session what the opening prompt says."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import pathlib
 import re
 import threading
 from collections.abc import Iterator
@@ -11,7 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.live.hermes_host import HermesHome, Screen
-from tests.live.hermes_model import Answer, Asked, follow
+from tests.live.hermes_model import Answer, Asked, HermesModel, follow
+from tests.support.home import Home
+from tests.support.repository import Repository
 from tests.support.waiting import until
 
 TOOL = "hermes_handoff"
@@ -175,3 +179,39 @@ class Place:
         screen.settle()
         screen.type("\r")
         return screen.wait(60)
+
+
+def make_repository(host: HermesHome) -> None:
+    """A project in the host's folder of work."""
+    repository = Repository(host.work, Home(host.top / "home", host.env))
+    repository.git("init", "-q")
+    repository.git("remote", "add", "origin", "ssh://git@example.invalid/ada/parser.git")
+    repository.commit({"app.py": "print('hello')\n", "AGENTS.md": "Be careful.\n"}, "Begin")
+
+
+@contextmanager
+def make_place(release: str, directory: pathlib.Path) -> Iterator[Place]:
+    """A home of that release with the plugin of that directory; nothing was handed off yet."""
+    mind = Mind()
+    with HermesModel(mind) as model, HermesHome(release, model) as host:
+        make_repository(host)
+        host.install(directory)
+        yield Place(host, mind)
+        bugs = [request["bug"] for request in model.requests if "bug" in request]
+        assert not bugs, bugs[0]
+
+
+def files_of(folder: pathlib.Path) -> dict[str, str]:
+    """Digests of the configuration that a profile has."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+        if path.suffix in (".yaml", ".yml") or path.name in (".env", "auth.json")
+    }
+
+
+def codes(refusal: Any) -> list[str]:
+    """The findings of a refused preflight that block."""
+    assert refusal["code"] == "preflight_refused", refusal
+    found = [one for one in refusal["details"]["findings"] if one["severity"] == "block"]
+    return sorted({one["code"] for one in found})

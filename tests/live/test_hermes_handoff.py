@@ -3,80 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import pathlib
 import shlex
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from handoff.sessions import host_store
-from tests.live.hermes_host import MODEL, RELEASES, HermesHome, plugin_dir
-from tests.live.hermes_model import HermesModel
-from tests.live.hermes_place import OPENING, RULE, SECRET, TOOL, Mind, Place, state
-from tests.support.home import Home
-from tests.support.repository import Repository
+from tests.live.hermes_host import MODEL
+from tests.live.hermes_place import OPENING, RULE, SECRET, TOOL, Place, codes, files_of, state
 from tests.support.waiting import until
-
-
-def make_repository(host: HermesHome) -> None:
-    """A project in the host's folder of work."""
-    home = Home(host.top / "home", host.env)
-    repository = Repository(host.work, home)
-    repository.git("init", "-q")
-    repository.git("remote", "add", "origin", "ssh://git@example.invalid/ada/parser.git")
-    repository.commit({"app.py": "print('hello')\n", "AGENTS.md": "Be careful.\n"}, "Begin")
-
-
-@contextlib.contextmanager
-def make_place(release: str, directory: pathlib.Path) -> Iterator[Place]:
-    mind = Mind()
-    with HermesModel(mind) as model, HermesHome(release, model) as host:
-        make_repository(host)
-        host.install(directory)
-        yield Place(host, mind)
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The plugin as a release has it."""
-    return plugin_dir("hermes_handoff", tmp_path_factory.mktemp("p") / "hermes-handoff")
-
-
-@pytest.fixture(scope="module", params=RELEASES)
-def place(request: pytest.FixtureRequest, directory: pathlib.Path) -> Iterator[Place]:
-    """A home with a session that was handed off; shared by this module's tests, each with
-    attempts of its own."""
-    with make_place(request.param, directory) as found:
-        found.hand_off()
-        yield found
-
-
-@pytest.fixture
-def alone(place: Place, directory: pathlib.Path) -> Iterator[Place]:
-    """A home of its own, of the same release, where nothing has happened."""
-    with make_place(place.host.release, directory) as found:
-        yield found
-
-
-def files_of(folder: pathlib.Path) -> dict[str, str]:
-    """Digests of the configuration that a profile has."""
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.iterdir()
-        if path.suffix in (".yaml", ".yml", ".env") or path.name == ".env"
-    }
-
-
-def codes(refusal: Any) -> list[str]:
-    """The findings of a refused preflight that block."""
-    assert refusal["code"] == "preflight_refused", refusal
-    return [one["code"] for one in refusal["details"]["findings"] if one["severity"] == "block"]
-
 
 # -- what the host sees -------------------------------------------------------------------------
 
