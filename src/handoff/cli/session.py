@@ -43,6 +43,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "prune": ("session_keep", "remove old records"),
     "purge": ("session_keep", "remove one record"),
     "verify-release": ("session_release", "check a plugin's archive before it is unpacked"),
+    "bench": ("session_bench", "measure handoffs on this machine, without a model"),
 }
 #: flags that may stand before the verb, each with a value
 _BEFORE = ("-p", "--profile", "--host", "--session", "--config")

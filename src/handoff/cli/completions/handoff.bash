@@ -8,7 +8,7 @@ _handoff() {
   for ((at = 1; at < COMP_CWORD; at++)); do
     case "${COMP_WORDS[at]}" in
       --agentd|--target|--config) globals+=("${COMP_WORDS[at]}" "${COMP_WORDS[at+1]}"); ((at++)) ;;
-      --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--extract|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--manifest|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--session|--sha256|--source|--state|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree) ((at++)) ;;
+      --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--extract|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--manifest|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--rounds|--seed|--session|--sha256|--source|--state|--suite|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree|--write) ((at++)) ;;
       -*) ;;
       *)
         if [[ -z "$command" ]]; then command="${COMP_WORDS[at]}"
@@ -21,8 +21,9 @@ _handoff() {
     --host) COMPREPLY=($(compgen -W 'hermes claude codex opencode other' -- "$cur")); return ;;
     --surface) COMPREPLY=($(compgen -W 'cli desktop any' -- "$cur")); return ;;
     --locale) COMPREPLY=($(compgen -W 'en it' -- "$cur")); return ;;
+    --suite) COMPREPLY=($(compgen -W 'A B C D' -- "$cur")); return ;;
     --config|--worktree|--path) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--extract|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--manifest|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--session|--sha256|--source|--state|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree) return ;;
+    --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--extract|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--manifest|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--rounds|--seed|--session|--sha256|--source|--state|--suite|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree|--write) return ;;
   esac
   if [[ -z "$command" ]]; then
     if [[ "$cur" == -* ]]; then
@@ -52,7 +53,7 @@ _handoff() {
     fetch) flags="--help --agentd --target --config --json"; first="task" ;;
     run) flags="--help --agentd --target --config --json --timeout"; first="task" ;;
     status) flags="--help --agentd --target --config --json"; first="" ;;
-    session) flags="--help --agentd --target --config --json"; first="create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge verify-release" ;;
+    session) flags="--help --agentd --target --config --json"; first="create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge verify-release bench" ;;
     "session create") flags="--help --agentd --target --config --json --profile --host --session --workspace --request-id --name --parent --attribution --dry-run --strict --allow-stale"; first="" ;;
     "session evidence") flags="--help --agentd --target --config --json --profile --host --session --workspace --path"; first="" ;;
     "session sweep") flags="--help --agentd --target --config --json --profile --host --idle --dry-run"; first="" ;;
@@ -76,6 +77,7 @@ _handoff() {
     "session prune") flags="--help --agentd --target --config --json --profile --host --older-than --keep-last --dry-run"; first="" ;;
     "session purge") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
     "session verify-release") flags="--help --agentd --target --config --json --manifest --sha256 --extract"; first="" ;;
+    "session bench") flags="--help --agentd --target --config --json --suite --seed --rounds --write"; first="" ;;
     mcp) flags="--help --agentd --target --config --json --profile"; first="" ;;
     project) flags="--help --agentd --target --config --json --path"; first="add ls rm" ;;
     footprint) flags="--help --agentd --target --config --json --all"; first="" ;;

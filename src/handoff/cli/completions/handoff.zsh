@@ -69,7 +69,7 @@ _handoff() {
     version) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*:file:_files' ;;
     session)
       if (( CURRENT == 2 )); then
-        compadd create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge verify-release
+        compadd create evidence sweep list search show read log validate verify prepare open status ack confirm recover abandon export import bind prune purge verify-release bench
         return
       fi
       local verb=$words[2]
@@ -99,6 +99,7 @@ _handoff() {
         prune) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--profile[profile of Hermes, or handoff for Handoffs own store]:value:_files' '*--host[the agent\: of the source, or (prepare) of the new session]:value:(hermes claude codex opencode other)' '*--older-than[such as 90d]:value:_files' '*--keep-last[of each project]:value:_files' '*--dry-run[only say which]' '*:file:_files' ;;
         purge) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--profile[profile of Hermes, or handoff for Handoffs own store]:value:_files' '*--host[the agent\: of the source, or (prepare) of the new session]:value:(hermes claude codex opencode other)' '*:file:_files' ;;
         verify-release) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--manifest[default\: MANIFEST.json beside the archive]:value:_files' '*--sha256[the archives digest, from somewhere else than archive and manifest]:value:_files' '*--extract[then write what was checked into a new folder below this one]:value:_files' '*:file:_files' ;;
+        bench) _arguments '*--help[show this help message and exit]' '*--agentd[another agentd, by URL]:value:_files' '*--target[another agentd, by name]:value:_files' '*--config[configuration file]:value:_files' '*--json[JSON, also on a terminal]' '*--suite[only this one; may be given more than once (all)]:value:(A B C D)' '*--seed[(1)]:value:_files' '*--rounds[of D\: processes that are killed, with ten schedules each (22); a release\: 1000]:value:_files' '*--write[write benchmark.json and benchmark.md there]:value:_files' '*:file:_files' ;;
       esac ;;
   esac
 }

@@ -1,5 +1,5 @@
 """Suite B9: planted secrets through the real store, journal and actions, and then a search for
-them in every byte that was written or said. B8: how long the redactor takes.
+them in every byte that was written or said.
 
 Secrets stand where a reader would know them for secrets (beside a name, in a URL, in an
 option): the question here is not what is found but whether something goes round the
@@ -12,12 +12,10 @@ import base64
 import json
 import os
 import tempfile
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from handoff.clock import FakeClock
-from handoff.redaction import Redactor
 from handoff.sessions import hosts, profile
 from handoff.sessions.bench import Metric
 from handoff.sessions.bench.chance import Chance
@@ -29,15 +27,6 @@ from handoff.sessions.service import Caller, Service, reply
 SECRETS = 24
 _CONTEXTS = ("SERVICE_TOKEN={}", "password: '{}'", "deploy --api-token {} now",
              "https://x.example/?access_token={}&n=1", "Authorization: Bearer {}")  # fmt: skip
-#: milliseconds for a MiB on a quiet machine
-PACE = 50.0
-_MIB = 2**20
-#: texts that have made redactors slow, each a unit that is repeated
-SHAPES = (
-    '"', "'", '\\"', "=", ":", "-", "a=", 'key="', "token: '", "://", "://a:", "@", "-u ",
-    "-----BEGIN RSA PRIVATE KEY-----\n", "eyJ", "eyJa.", "sk-", "password is ", "x\n", "A" * 64,
-    "[redacted:", "%3D", "Bearer ", "key: |\n  ", "${", "\u00e9", "0123456789abcdef",
-)  # fmt: skip
 
 
 class Traffic:
@@ -168,29 +157,3 @@ def metrics(seed: int) -> list[Metric]:
         Metric("B9 planted secrets that are in no byte", clean, SECRETS, 10_000),
         Metric("B9 calls that went through, of all", worked, len(traffic.said), 4000),
     ]
-
-
-def pace() -> list[tuple[str, float, float]]:
-    """(what, milliseconds a MiB, its limit), measured here and now: ordinary text, and the
-    slowest of :data:`SHAPES` at a quarter and at a whole MiB (their quotient, at most 8)."""
-    redactor = Redactor(b"bench", mode="standard")
-    text = ("The parser reads src/a.py; the key is sort_key, commit 0123abc. " * 40 + "\n") * 420
-    found = [("ordinary text", _took(redactor, text) / (len(text) / _MIB), PACE)]
-    worst = 0.0
-    for shape in SHAPES:
-        small = _took(redactor, shape * (_MIB // 16 // len(shape)))
-        large = _took(redactor, shape * (_MIB // 4 // len(shape)))
-        worst = max(worst, large / max(small, 2.0))
-    return [
-        *found,
-        (f"{len(SHAPES)} hostile texts, four times as long: times as slow", worst, 12.0),
-    ]
-
-
-def _took(redactor: Redactor, text: str) -> float:
-    best = float("inf")
-    for _ in range(3):
-        began = time.process_time()
-        redactor.redact(text)
-        best = min(best, (time.process_time() - began) * 1000)
-    return best

@@ -147,9 +147,7 @@ def session_of(chance: Chance, tokens: int) -> tuple[Memory, list[Planted]]:
                 anchor = _anchor(chance, len(planted))
                 memory.add(session, role, pattern.format(anchor))
                 planted.append(Planted(anchor, False, place))
-        memory.add(
-            session, "tool" if chance.below(2) else "assistant", _NOISE * (BLOCK // len(_NOISE))
-        )
+        memory.add(session, "tool" if chance.below(2) else "assistant", (_NOISE * BLOCK)[:BLOCK])
         at += BLOCK
     return memory, planted
 
