@@ -262,7 +262,9 @@ def _verify(args: Namespace, context: Context) -> int:
     from handoff.sessions.service import Caller
 
     given = {"ref": args.ref} if args.ref else {}
-    reply = place.service(args).call("verify", given, Caller("cli"))
+    service = place.service(args)
+    service.progress = place.Progress("verified")
+    reply = service.call("verify", given, Caller("cli"))
     if not context.human:
         context.emit(reply)
         return 1 if reply["faults"] else 0

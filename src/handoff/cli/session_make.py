@@ -52,6 +52,7 @@ def _create_flags() -> Parser:
 
 
 def _create(args: Namespace, context: Context) -> int:
+    from handoff.cli.terminal import shell_quote
     from handoff.sessions.canonical import MAX_INPUT
 
     data = place.read_input(args.state, MAX_INPUT)
@@ -86,6 +87,12 @@ def _create(args: Namespace, context: Context) -> int:
         context.emit(reply)
         return 0
     _show_created(reply, context)
+    if reply["published"]:
+        words = ["handoff", "session", "prepare", reply["ref"]]
+        words += ["--profile", args.profile] if args.profile else []
+        words += ["--workspace", folder] if args.workspace else []
+        words += ["--host", "codex"] if service.profile.own else []
+        context.show("  " + " ".join(map(shell_quote, words)))
     return 0
 
 
@@ -126,10 +133,6 @@ def _show_created(reply: dict[str, Any], context: Context) -> None:
     for one in (*reply["changes"], *reply["warnings"]):
         context.show(f"  {one['pointer'] or '/'}: {one['code']}: {safe_line(one['message'])}")
     place.show_findings(context, {"dropped": reply["dropped"]})
-    if reply["published"]:
-        context.show(
-            f"  handoff session prepare {reply['ref']} --host claude|codex|opencode|hermes"
-        )
 
 
 def _evidence_flags() -> Parser:

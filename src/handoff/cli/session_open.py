@@ -253,9 +253,13 @@ def _status_flags() -> Parser:
 def _status(args: Namespace, context: Context) -> int:
     from handoff.sessions.service import Caller
 
-    key = "ref" if args.what.startswith("handoff:") else "attempt_id"
-    given = {key: args.what} if args.what else {}
-    reply = place.service(args).call("opening_status", given, Caller("cli"))
+    service = place.service(args)
+    given: dict[str, Any] = {}
+    if args.what.startswith("handoff:"):
+        given["ref"] = args.what
+    elif args.what:
+        given["attempt_id"] = place.attempt(service, args.what)
+    reply = service.call("opening_status", given, Caller("cli"))
     if not context.human:
         context.emit(reply)
         return 0
@@ -374,6 +378,7 @@ def _abandon(args: Namespace, context: Context) -> int:
 
 def _settled(service: Service, action: str, given: dict[str, Any], context: Context) -> int:
     """What only a person does."""
+    given["attempt_id"] = place.attempt(service, given["attempt_id"])
     service.journal.frozen(given["attempt_id"])  # no such attempt comes before who asks
     reply = service.call(action, given, place.person(service, given["attempt_id"]))
     if not context.human:
@@ -415,7 +420,8 @@ def _recover(args: Namespace, context: Context) -> int:
         if args.owner_is_gone:
             given["owner_is_gone"] = True
         return _settled(service, "abandon", given, context)
-    reply = service.call("recover", {"attempt_id": args.attempt}, Caller("cli"))
+    attempt = place.attempt(service, args.attempt)
+    reply = service.call("recover", {"attempt_id": attempt}, Caller("cli"))
     if args.show_prompt and not context.json_wanted:
         context.show(reply["prompt"])
     elif not context.human:

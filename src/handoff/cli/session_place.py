@@ -177,6 +177,8 @@ def guarded(
     try:
         return run(name, args, context)
     except HandoffError as error:
+        if error.remedy.startswith("call "):
+            error.remedy = f"handoff session {name} --help"
         raise clean(error, args) from error
 
 
@@ -212,6 +214,42 @@ def remedy(text: str, profile: str) -> str:
         return text
     flag = f"--profile {profile} " if profile else ""
     return f"handoff session {found[1]} {flag}{found[2]}"
+
+
+def attempt(made: Service, given: str) -> str:
+    """An attempt's id from the id itself, or from its beginning, four characters or more.
+
+    Raises:
+        AmbiguousId: several attempts begin so.
+    """
+    from handoff.errors import AmbiguousId
+
+    if len(given) < 4:
+        return given
+    known = made.journal.attempts()
+    found = [given] if given in known else [one for one in known if one.startswith(given)]
+    if len(found) > 1:
+        raise AmbiguousId(
+            f"{len(found)} attempts begin with '{given}'",
+            remedy="handoff session status",
+            candidates=found[:20],
+        )
+    return found[0] if found else given
+
+
+class Progress:
+    """How far a long look has come, on a terminal's standard error; silent elsewhere."""
+
+    def __init__(self, what: str) -> None:
+        from handoff.cli.terminal import is_tty
+
+        self._what, self._on, self._shown = what, is_tty(sys.stderr), False
+
+    def __call__(self, done: int, of: int) -> None:
+        """So many of so many."""
+        if self._on and of >= 200 and (done % 50 == 0 or done == of):
+            end = "\r\x1b[K" if done == of else ""
+            print(f"\r{self._what}: {done} of {of}{end}", end="", file=sys.stderr, flush=True)
 
 
 def read_input(path: str, limit: int) -> bytes:

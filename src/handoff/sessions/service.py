@@ -178,6 +178,8 @@ class Service:
         self._version = version
         self._records: Records | None = None
         self._journal: Journal | None = None
+        #: told how far a long look has come: (done, of)
+        self.progress: Callable[[int, int], None] = lambda _done, _of: None
         #: what this process holds of openings on the Desktop: attempt -> (reservation, nonce)
         self.held: dict[str, Any] = {}
 

@@ -37,7 +37,11 @@ class Here:
         try:
             binding = bind(path)
         except WorkspaceMissing as error:
-            raise NotFound(error.cause, remedy=error.remedy) from error
+            remedy = (
+                "prepare a new attempt for another folder of the same project "
+                "(handoff session bind says that one belongs to it)"
+            )
+            raise NotFound(error.cause, remedy=remedy) from error
         return {
             "project_id": projects.find(self._service.records.root, binding),
             "resolved": binding.path,

@@ -167,6 +167,7 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
         *(note.to_json() for note in checked.warnings),
         *service.records.guard.value([note.to_json() for note in notes]).value,
         *({"pointer": "", "code": "evidence", "message": note} for note in got.notes),
+        *(_unchecked(state) if store == "" else ()),
     ]
     changes = [*(note.to_json() for note in checked.changes), *lowered]
     return _made(made, given, warnings, changes, lost)
@@ -194,6 +195,19 @@ def plain_names(service: Service, **names: str) -> None:
 def _checked(given: Any) -> states.Checked:
     value = canonical.loads(given) if isinstance(given, str) else given
     return states.check(value)
+
+
+def _unchecked(state: dict[str, Any]) -> list[dict[str, str]]:
+    """Claims of having seen something, where nothing of the session could be looked at."""
+    return [
+        {
+            "pointer": f"{pointer}/basis",
+            "code": "basis_unchecked",
+            "message": f"'{item['basis']}' is the writer's word: no session to hold it against",
+        }
+        for pointer, item in states.every_item(state)
+        if item.get("basis") in ("observed", "verified")
+    ]
 
 
 def _paths(state: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from handoff.errors import StorageError
+from handoff.errors import JournalCorrupt, StorageError
 from handoff.sessions import acknowledge as reading
 from handoff.sessions import drift, lint, owner, projects, serving
 from handoff.sessions import state as states
@@ -24,16 +24,24 @@ def read(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str
     page = given.get("page", 1)
     if attempt:
         session = session_of(service, caller, attempt)
-        told = reading.read_page(
-            service.journal,
-            readable,
-            page,
-            attempt_id=attempt,
-            session_id=session,
-            profile=service.profile.name,
-            chain=owner.chain(),
-            boot=owner.boot_id(),
-        )
+        try:
+            told = reading.read_page(
+                service.journal,
+                readable,
+                page,
+                attempt_id=attempt,
+                session_id=session,
+                profile=service.profile.name,
+                chain=owner.chain(),
+                boot=owner.boot_id(),
+            )
+        except JournalCorrupt:
+            raise
+        except StorageError as error:
+            # An agent's sandbox may forbid to write here. What it reads is worth reading;
+            # that it has read it can't be noted, so it does not count.
+            told = reading.read_page(service.journal, readable, page)
+            told |= {"counts": False, "why_not": f"it could not be noted: {error.cause}"}
         told["required_codes"] = reading.required_codes(readable.discrepancies)
     else:
         told = reading.read_page(service.journal, readable, page)
@@ -73,6 +81,11 @@ def _readable(
         )
     )
     lines = [f"{one['severity']} {one['code']}: {one['message']}" for one in found.findings]
+    if not record.evidence.get("window", {}).get("messages"):
+        lines.append(
+            "note: no message of the source session was looked at when this was made; what it "
+            "calls observed is its writer's word"
+        )
     lines += [f"lost: a rule of the user that the state does not hold: {text}" for text in dropped]
     text = front + serving.reading(record.state, lines)
     ids = tuple(item["id"] for item in states.items(record.state, "constraints"))
@@ -258,13 +271,16 @@ def log(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str
 def verify(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
     """Check one record, or all, and the whole journal."""
     ref = given.get("ref", "")
-    faults = service.records.verify(ref)
+    refs = [ref] if ref else [str(one) for one in projects.every(service.records.root)]
+    faults: list[dict[str, str]] = []
+    for number, one in enumerate(refs, 1):
+        faults += service.records.verify(one)
+        service.progress(number, len(refs))
     if ref and any(one["code"] == "ref_not_found" for one in faults):
-        service.records.raw(ref)
-    number = 1 if ref else sum(1 for _ in projects.every(service.records.root))
+        service.records.raw(ref)  # raises what it says
     try:
         journal: dict[str, Any] = service.journal.verify()
     except StorageError as error:
         journal = {}
         faults = [*faults, {"ref": "", "code": error.code, "message": error.cause}]
-    return {"faults": faults, "records": number, "journal": journal}
+    return {"faults": faults, "records": len(refs), "journal": journal}

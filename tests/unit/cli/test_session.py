@@ -235,3 +235,29 @@ def _args() -> Any:
     from argparse import Namespace
 
     return Namespace(profile="", host="")
+
+
+def test_the_beginning_of_an_attempts_id_is_enough(ask: Any) -> None:
+    ref = create(ask)
+    for name in ("alpha-0001", "alpha-0002", "beta-0001"):
+        assert ask("prepare", ref, "--host", "codex", "--attempt-id", name).code == 0
+    assert ask("status", "beta").json["attempt_id"] == "beta-0001"
+    assert ask("recover", "alpha-0002").json["attempt_id"] == "alpha-0002"
+    told = json.loads(ask("recover", "alpha", "--json").err)
+    assert (told["code"], told["exit_code"]) == ("ambiguous_id", 2)
+    assert told["details"]["candidates"] == ["alpha-0001", "alpha-0002"]
+    assert ask("status", "gamma-0001").code == 4
+
+
+def test_a_wrong_argument_names_the_help_of_its_verb(ask: Any) -> None:
+    told = json.loads(ask("show", "x", "--json").err)
+    assert told["remedy"] == "handoff session show --help"
+
+
+def test_what_was_made_can_be_prepared_as_printed(ask: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(STATE))
+    shown = ask("create", "--workspace", str(tmp_path / "work"), str(path), tty=True).out
+    words = shown.strip().splitlines()[-1].split()
+    assert words[:3] == ["handoff", "session", "prepare"]
+    assert ask(*words[2:]).code == 0

@@ -12,7 +12,14 @@ from tests.support.agents import hermes_store
 from tests.unit.sessions.records_kit import repository, run_git
 
 from handoff.clock import FakeClock
-from handoff.errors import ActorRefused, Failed, HandoffError, NotAllowed, SourceUnbound
+from handoff.errors import (
+    ActorRefused,
+    Failed,
+    HandoffError,
+    NotAllowed,
+    SourceUnbound,
+    StorageFull,
+)
 from handoff.sessions import host_store, routes
 from handoff.sessions.host_store import Opener
 from handoff.sessions.profile import Profile
@@ -586,3 +593,35 @@ def test_call_raises_what_reply_tells(kit: Kit) -> None:
         kit.service.call("evidence", {"workspace": str(kit.work)}, Caller("mcp"))
     with pytest.raises(HandoffError):
         kit.service.host_of("codex")
+
+
+def test_a_claim_that_nothing_could_be_held_against_is_said_to_be(kit: Kit) -> None:
+    kit.host.path = ""
+    claim = {"id": "x1", "text": "The port is 8443", "kind": "fact", "basis": "observed"}
+    made = kit.create(context=[claim])
+    assert ("/context/0/basis", "basis_unchecked") in [
+        (one["pointer"], one["code"]) for one in made["warnings"]
+    ]
+    shown = kit.ok("show", ref=made["ref"])["state"]["context"][0]
+    assert shown["basis"] == "observed"
+    assert "its writer's word" in kit.ok("read", ref=made["ref"])["content"]
+
+
+def test_a_reader_that_may_not_write_reads_all_the_same(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = kit.create()["ref"]
+    kit.prepare(ref)
+    desktop(kit, ref)
+    person = Caller("desktop", SESSION, person=True)
+    kit.ok("open_created", person, attempt_id="attempt-0001", session="new-1")
+
+    def full(*_: Any, **__: Any) -> bool:
+        raise StorageFull("no space left")
+
+    monkeypatch.setattr(kit.service.journal, "page_served", full)
+    reader = Caller("hermes", "new-1")
+    page = kit.ok("read", reader, ref=ref, workspace=str(kit.work), attempt_id="attempt-0001")
+    assert RULE in page["content"]
+    assert (page["counts"], "no space left" in page["why_not"]) == (False, True)
+    assert kit.ok("opening_status", attempt_id="attempt-0001")["handoff_read"] is False
