@@ -284,10 +284,10 @@ def _host(record: Record, now: Now) -> Iterator[dict[str, Any]]:
 def _others(records: RecordsView, record: Record, now: Now) -> Iterator[dict[str, Any]]:
     source = record.manifest["source"]
     if now.sessions and source["last_message"]:
-        last = gathered.source_last(now.sessions, source["session_id"])
-        if not last:
+        advanced = gathered.went_on(now.sessions, source["session_id"], source["last_message"])
+        if advanced is None:
             yield _one("unavailable", "note", "the source session can't be looked at")
-        elif last != source["last_message"]:
+        elif advanced:
             yield _one("source_advanced", "warn", "the source session went on after the record")
     newer = records.newer(record.manifest)
     if newer:

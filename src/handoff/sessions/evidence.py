@@ -304,10 +304,24 @@ def _sha(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def source_last(sessions: str | Opener, session_id: str) -> str:
-    """The id of a session's last message now; "" if that can't be told."""
+#: messages after a record that are looked at; more than these are no handing off any more
+TAIL = 64
+
+
+def went_on(sessions: str | Opener, session_id: str, last: str) -> bool | None:
+    """Whether the user has said something in the session since the message ``last``; None if
+    that can't be told. What the session itself does to hand off, or says after it, is no
+    going on: what it may have changed meanwhile, git shows."""
     try:
         with host_store.look(sessions) as store:
-            return store.last_message(session_id)
+            if not store.last_message(session_id):
+                return None
+            tail = list(store.messages([session_id], last=TAIL))
     except HandoffError:
-        return ""
+        return None
+    for message in reversed(tail):
+        if message.id == last:
+            return False
+        if message.role == "user":
+            return True
+    return True

@@ -166,6 +166,25 @@ def test_the_source_went_on(case: Case) -> None:
     assert case.look(ref).verdict == "stale"
 
 
+def test_to_hand_off_is_not_to_go_on(case: Case) -> None:
+    """The calls that make and prepare a record are messages of the session, too."""
+    import sqlite3
+
+    ref = case.create()
+    with sqlite3.connect(case.sessions) as db:
+        for role in ("assistant", "tool", "assistant"):
+            db.execute(
+                "INSERT INTO messages (session_id, role, content) VALUES ('s', ?, 'x')", (role,)
+            )
+    db.close()
+    assert case.codes(ref) == {}
+    with sqlite3.connect(case.sessions) as db:
+        for _ in range(70):
+            db.execute("INSERT INTO messages (session_id, role, content) VALUES ('s', 'tool', 'x')")
+    db.close()
+    assert case.codes(ref) == {"source_advanced": "warn"}
+
+
 def test_a_newer_record(case: Case) -> None:
     ref = case.create()
     case.clock.advance(1)
