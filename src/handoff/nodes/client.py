@@ -1,0 +1,277 @@
+"""Asking the brain of a folder, from any process of its user. Standard library only.
+
+Calls that change something carry a key. A call whose connection breaks is asked again with
+the same key, which runs nothing twice; what nobody can know comes back as
+``outcome_unknown``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from handoff.errors import (
+    LaunchFailed,
+    OutcomeUnknown,
+    ProtocolViolation,
+    Unreachable,
+    from_json,
+)
+from handoff.nodes.brain.framing import HEADER, data_frame, json_frame, length, parse
+
+__all__ = ["BrainClient", "new_key"]
+
+SOCKET = "brain.sock"
+START_S = 20.0
+Pieces = Callable[[str, bytes], None]
+
+
+def new_key() -> str:
+    """A key for one call; keep it to ask again."""
+    return f"call-{secrets.token_hex(12)}"
+
+
+class BrainClient:
+    """The brain of a folder.
+
+    argv: how to start one, without the folder; None starts none.
+    env: of the process that is started.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        argv: Sequence[str] | None = (sys.executable, "-m", "handoff.nodes.brain.main"),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self._argv = argv
+        self._env = env
+
+    def running(self) -> bool:
+        """Whether a brain answers."""
+        try:
+            self._connect().close()
+        except OSError:
+            return False
+        return True
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """A request without streams; the answer without ``ok``.
+
+        Raises:
+            Unreachable: no brain, and none can be started.
+            HandoffError: what the brain answered.
+        """
+        with self._open() as sock:
+            _send(sock, json_frame({"op": op, **fields}))
+            answer = _receive(sock)
+        return _checked(answer)
+
+    def call(
+        self,
+        target: str,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str = "",
+        by: Mapping[str, str] | None = None,
+        wait_s: float = 0,
+        return_s: float = 30,
+        pieces: Pieces | None = None,
+        feed: Iterator[bytes] | None = None,
+    ) -> tuple[bool, dict[str, Any]]:
+        """Ask a node: (True, the result's JSON) or (False, the failure's).
+
+        key: the same when asking again. by: who asks. pieces: told of each stream's bytes.
+        feed: the bytes of the stream into the call. Interrupted (Ctrl-C), the call is
+        cancelled and its result waited for once more.
+
+        Raises:
+            Unreachable, HandoffError: the request itself was refused.
+        """
+        request = {
+            "op": "call",
+            "target": target,
+            "call": {"op": op, "args": dict(args)},
+            "key": key,
+            "by": dict(by or {}),
+            "wait_s": wait_s,
+            "return_s": return_s,
+            "stream": pieces is not None,
+            "feed": feed is not None,
+        }
+        again = 0
+        while True:
+            try:
+                with self._open() as sock:
+                    return _talk(sock, request, pieces, feed)
+            except (ConnectionError, EOFError) as error:
+                # a stream can't be begun anew; without a key the same call is another call
+                again += 1
+                if again > 3 or (not key and op not in _READS) or pieces or feed:
+                    raise OutcomeUnknown(
+                        "the brain went away before it answered",
+                        remedy="ask again with the same key" if key else "look before you repeat",
+                        key=key,
+                    ) from error
+
+    def start(self) -> None:
+        """Start the folder's brain unless one runs.
+
+        Raises:
+            LaunchFailed, HandoffError: it can't be started.
+        """
+        if self.running():
+            return
+        if self._argv is None:
+            raise Unreachable("no brain runs", remedy="handoff nodes serve")
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        log = os.open(
+            os.path.join(self.folder, "brain.log"),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+            0o600,
+        )
+        try:
+            child = subprocess.Popen(
+                [*self._argv, self.folder],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                env=dict(self._env) if self._env is not None else None,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LaunchFailed(f"the brain can't be started: {error}") from error
+        finally:
+            os.close(log)
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        child.stdout.close()
+        # it lives on; whoever ends later collects it
+        child.returncode = 0 if child.poll() is None else child.returncode
+        said = json.loads(line) if line else {}
+        if "failed" in said:
+            raise from_json(said["failed"])
+        if not said:
+            raise LaunchFailed(
+                "the brain ended as it started", remedy=f"tail {self.folder}/brain.log"
+            )
+        until = time.monotonic() + START_S
+        while not self.running():
+            if time.monotonic() > until:
+                raise LaunchFailed("the brain does not answer", remedy="handoff nodes status")
+            time.sleep(0.01)
+
+    def _connect(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                place = f"/proc/self/fd/{fd}" if sys.platform == "linux" else self.folder
+                sock.connect(os.path.join(place, SOCKET))
+            finally:
+                os.close(fd)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _open(self) -> socket.socket:
+        try:
+            return self._connect()
+        except OSError as error:
+            if self._argv is None:
+                raise Unreachable(
+                    f"no brain serves {self.folder}", remedy="handoff nodes serve"
+                ) from error
+        self.start()
+        try:
+            return self._connect()
+        except OSError as error:
+            raise Unreachable(f"the brain went away: {error}", remedy="try again") from error
+
+
+_READS = frozenset(
+    {
+        *("read_output", "job_list", "job_wait", "job_tail", "shell_list", "stat", "list", "glob"),
+        *("grep", "read", "transfer_stat", "hash", "tree_manifest", "tree_get", "facts", "policy"),
+    }
+)
+
+
+def _talk(
+    sock: socket.socket,
+    request: dict[str, Any],
+    pieces: Pieces | None,
+    feed: Iterator[bytes] | None,
+) -> tuple[bool, dict[str, Any]]:
+    """One call on one connection."""
+    import threading
+
+    _send(sock, json_frame(request))
+    if feed is not None:
+        threading.Thread(target=_feed, args=(sock, feed), daemon=True).start()
+    cancelled = False
+    while True:
+        try:
+            frame = _receive(sock)
+        except KeyboardInterrupt:
+            if cancelled:
+                raise
+            cancelled = True
+            _send(sock, json_frame({"cancel": True}))
+            continue
+        if isinstance(frame, tuple):
+            if pieces is not None:
+                pieces(*frame)
+            continue
+        if "value" in frame:
+            return frame["ok"] is True, frame["value"]
+        _checked(frame)
+        raise ProtocolViolation("the brain answered something else")
+
+
+def _feed(sock: socket.socket, feed: Iterator[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        for data in feed:
+            if data:
+                _send(sock, data_frame("in", data))
+        _send(sock, json_frame({"end": True}))
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    sock.sendall(data)
+
+
+def _receive(sock: socket.socket) -> dict[str, Any] | tuple[str, bytes]:
+    header = _exactly(sock, HEADER)
+    return parse(header[:1], _exactly(sock, length(header)))
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    parts, left = [], count
+    while left:
+        data = sock.recv(min(left, 1 << 20))
+        if not data:
+            raise EOFError("the brain went away")
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts)
+
+
+def _checked(answer: dict[str, Any] | tuple[str, bytes]) -> dict[str, Any]:
+    if isinstance(answer, tuple):
+        raise ProtocolViolation("the brain answered something else")
+    if answer.get("ok") is not True:
+        raise from_json(answer)
+    return {name: value for name, value in answer.items() if name != "ok"}
