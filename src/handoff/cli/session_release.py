@@ -56,7 +56,8 @@ def run(_name: str, args: Namespace, context: Context) -> int:
     if not context.human:
         context.emit({**told, "path": path})
         return 0
-    context.show(f"{found.name} {found.version}: {told['members']} files, {size(told['bytes'])}")
+    files = f"{told['members']} file{'' if told['members'] == 1 else 's'}"
+    context.show(f"{found.name} {found.version}: {files}, {size(told['bytes'])}")
     context.show(f"  sha256 {found.sha256}")
     if not found.digest_given:
         context.show("  archive and manifest belong together; where they are from they can't say:")
