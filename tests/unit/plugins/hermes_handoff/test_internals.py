@@ -37,7 +37,9 @@ class Hermes:
         self.module("toolsets", resolve_toolset=lambda name: TOOLSETS.get(name, []))
         self.module("agent")
         self.module("agent.coding_context", coding_selection=self.selection)
-        self.module("agent.skill_utils", parse_config_string_list=lambda v: v.strip("[]").split(","))
+        self.module(
+            "agent.skill_utils", parse_config_string_list=lambda v: v.strip("[]").split(",")
+        )
         self.module(
             "hermes_cli.runtime_provider",
             has_named_custom_provider=lambda name: name == "custom:lab",
@@ -45,7 +47,9 @@ class Hermes:
                 "custom:lab" if base_url == "http://lab/v1" else None
             ),
         )
-        self.module("hermes_cli.auth", is_provider_explicitly_configured=lambda n: n == "openrouter")
+        self.module(
+            "hermes_cli.auth", is_provider_explicitly_configured=lambda n: n == "openrouter"
+        )
 
     def module(self, name: str, **members: Any) -> None:
         made = types.ModuleType(name)
@@ -132,9 +136,7 @@ def test_each_missing_module_refuses(hermes: Hermes, module: str, name: str) -> 
 
 @pytest.mark.parametrize(("module", "name"), NEEDED)
 @pytest.mark.parametrize("how", ["throws", "number", "strange"])
-def test_each_answer_that_is_none_refuses(
-    hermes: Hermes, module: str, name: str, how: str
-) -> None:
+def test_each_answer_that_is_none_refuses(hermes: Hermes, module: str, name: str, how: str) -> None:
     def instead(*_: object, **__: object) -> object:
         if how == "throws":
             raise SystemError("inner secret")
