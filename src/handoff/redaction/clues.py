@@ -12,6 +12,7 @@ import binascii
 import re
 import urllib.parse
 from collections.abc import Iterator
+from functools import cache
 from math import log2
 
 from handoff.redaction.pairs import WIDE, find_pairs
@@ -22,6 +23,8 @@ from handoff.redaction.view import Unwrapped, View, small
 _SHORT, _LONG = 6, 512
 #: characters below which nothing looks random
 _RANDOM = 20
+# Lengths for which the terms of the entropy are kept.
+_TABLED = 128
 # (what a word begins with, the part of it that is searched for)
 _STEMS = (
     (b"pass", b"pass"), (b"pwd", b"pw"), (b"secret", b"secret"), (b"token", b"token"),
@@ -59,6 +62,8 @@ _GIT = re.compile(
     r"(?i)(?:commit|head|blob|tree|branch|revision|rev|merge|base|parent|sha-?1?|sha256|digest|"
     r"checksum|hash|md5|fingerprint|integrity|oid|ref|id)s?[\"'`]?[ \t]{0,2}(?:is|at|of|:|=|@)?[ \t\"'`(@]{0,3}\Z"
 )
+# Characters of the longest such words and signs.
+_GIT_MAX = 24
 _RUN = re.compile(r"[A-Za-z0-9+/=_.~%-]{20,8192}")
 # A part of a word that is longer than chance makes it.
 _LONG_PART = re.compile(r"[a-z]{8}|[A-Z]{8}")
@@ -84,8 +89,18 @@ _UNESCAPED = re.compile(r"[^\s\"'<>]{0,256}\Z")
 
 
 def _entropy(value: str) -> float:
-    counts = [value.count(sign) for sign in dict.fromkeys(value)]
-    return -sum(n / len(value) * log2(n / len(value)) for n in counts)
+    """Bits per character."""
+    length = len(value)
+    counts = map(value.count, dict.fromkeys(value))
+    if length > _TABLED:
+        return -sum(n / length * log2(n / length) for n in counts)
+    return -sum(map(_terms(length).__getitem__, counts))
+
+
+@cache
+def _terms(length: int) -> list[float]:
+    """What a character that stands n times in so many adds, by n."""
+    return [0.0, *(n / length * log2(n / length) for n in range(1, length + 1))]
 
 
 def plain(value: str) -> bool:
@@ -153,12 +168,15 @@ def find_random(view: View) -> list[Span]:
     """Whatever looks random, with no clue at all. Commit ids and digests stay where a word
     before them says what they are."""
     text, judged = view.text, view.random
-    suspects = {word for word in view.words if _random_in(word, judged)}
-    if not suspects:
+    suspects = view.suspects
+    for word in view.words:
+        if word not in suspects:
+            suspects[word] = _random_in(word, judged)
+    if not any(map(suspects.__getitem__, view.words)):
         return []
     found = []
     for first, last in view.runs:
-        if view.copy[first:last] not in suspects:
+        if not suspects[view.copy[first:last]]:
             continue
         for run in _RUN.finditer(text, first, last):
             start, value = _trimmed(run.start(), run.group())
@@ -199,7 +217,7 @@ def _random_parts(start: int, value: str, judged: dict[str, bool]) -> Iterator[t
 def _git(text: str, span: Span) -> bool:
     if _HEX.match(span.value) is None or len(span.value) not in _DIGESTS:
         return False
-    before = text[max(0, span.start - 48) : span.start]
+    before = text[max(0, span.start - _GIT_MAX) : span.start]
     return _GIT.search(before) is not None
 
 
@@ -263,7 +281,7 @@ def _digest(text: str, span: Span) -> bool:
 
 
 def _git_word(text: str, span: Span) -> bool:
-    return _GIT.search(text[max(0, span.start - 48) : span.start]) is not None
+    return _GIT.search(text[max(0, span.start - _GIT_MAX) : span.start]) is not None
 
 
 def _firm(value: str) -> bool:

@@ -108,7 +108,7 @@ class _Stage:
         low = start + _CONTEXT if start else 0
         high = end - _CONTEXT if end < len(hidden) else end
         found = []
-        for span in self._find(view if whole else View(hidden[start:end])):
+        for span in self._find(view if whole else view.window(start, end)):
             moved = span._replace(start=span.start + start, end=span.end + start)
             if low <= moved.start and moved.end <= high and "[[" not in hidden[slice(*moved[:2])]:
                 found.append(moved)

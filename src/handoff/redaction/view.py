@@ -96,8 +96,10 @@ class View:
         self.text = text
         #: whether it is known that no token is broken over a line end
         self.unbroken = False
-        #: values that were judged here before: whether they look random, or hold a secret
+        #: what was judged here before: values, whether they look random; runs, whether there
+        #: is such a value in them; base64, whether a secret stands in it
         self.random: dict[str, bool] = {}
+        self.suspects: dict[bytes, bool] = {}
         self.encoded: dict[str, bool] = {}
 
     @once
@@ -196,6 +198,12 @@ class View:
         end = names.find(b" ", at + length, high)
         return start or low, end if end >= 0 else high
 
+    def window(self, start: int, end: int) -> View:
+        """A part of the text. What was judged is kept."""
+        made = View(self.text[start:end])
+        made.random, made.suspects, made.encoded = self.random, self.suspects, self.encoded
+        return made
+
     def blotted(self, spans: Sequence[tuple[int, int]]) -> View:
         """The text without these places (in order, apart): nothing is found in them any
         more. What is known of the rest is kept."""
@@ -212,7 +220,7 @@ class View:
     ) -> View:
         made = View(text)
         made.unbroken = self.unbroken
-        made.random, made.encoded = self.random, self.encoded
+        made.random, made.suspects, made.encoded = self.random, self.suspects, self.encoded
         if "found" in self.__dict__:
             made.__dict__["found"] = {
                 word: _kept(at, len(word), spans, shifts) for word, at in self.found.items()
