@@ -622,3 +622,104 @@ def test_a_refusal_is_quick(place: Place) -> None:
     assert done.returncode == 4
     names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert not {"asyncio", "msgspec", "rich", "starlette", "http.client", "ssl"} & names
+
+
+def test_a_person_is_shown_what_will_happen_and_asked(
+    place: Place, end: Callable[[Terminal], Terminal]
+) -> None:
+    ref = place.create()["ref"]
+    place.prepare(ref, "--host", "codex")
+    words = ("open", ref, "--workspace", str(place.work), "--attempt-id", "attempt-0001")
+    no = end(place.terminal(*words))
+    no.expect("Open it? [y/N]")
+    assert "codex, with the model that it uses by itself" in no.text
+    assert "Make the parser total" not in no.text
+    no.type("n\n")
+    assert no.end() == 8
+    assert "nothing was started" in no.text
+    stopped = end(place.terminal(*words))
+    stopped.expect("Open it? [y/N]")
+    stopped.type("\x03")
+    assert stopped.end() == 130
+    assert place.status()["state"] == "prepared"
+    assert place.agents.launches() == []
+    yes = end(place.terminal("open", ref, "--show-goal"))
+    yes.expect("Open it? [y/N]")
+    assert "Make the parser total" in yes.text
+    yes.type("y\n")
+    assert yes.end() == 0
+    assert "says nothing of the work" in yes.text
+    assert len(place.agents.launches()) == 1
+    again = end(place.open(ref))
+    assert again.end() == 4
+    over = end(place.terminal("open", ref))
+    assert over.end() == 2, "nothing is prepared any more"
+
+
+def test_the_next_attempt_follows_the_one_that_is_over(
+    place: Place, end: Callable[[Terminal], Terminal]
+) -> None:
+    ref = place.create()["ref"]
+    place.prepare(ref, "--host", "opencode")
+    place.agents.behave("read")
+    first = end(place.open(ref))
+    first.expect("READ ALL")
+    first.type("\n")
+    assert first.end() == 0
+    words = ("prepare", ref, "--workspace", str(place.work), "--host", "opencode", "--json")
+    told = json.loads(place.session(*words, "--attempt-id", "attempt-0002").err)
+    assert "already_opened" in [one["code"] for one in told["details"]["findings"]]
+    assert "--supersedes attempt-0001" in told["remedy"]
+    more = ("--attempt-id", "attempt-0002", "--supersedes", "attempt-0001")
+    place.session(*words, *more).ok()
+    assert place.status()["state"] == "superseded"
+    assert end(place.open(ref)).end() == 4
+    second = end(place.open(ref, "attempt-0002"))
+    second.expect("READ ALL")
+    assert place.status("attempt-0002")["state"] == "acknowledged"
+    second.type("\n")
+    assert second.end() == 0
+
+
+def test_a_model_does_not_open(place: Place, end: Callable[[Terminal], Terminal]) -> None:
+    ref = place.create()["ref"]
+    place.prepare(ref, "--host", "codex")
+    for mark in ("CLAUDECODE", "HERMES_SESSION_ID", "HANDOFF_ATTEMPT"):
+        inside = end(place.open(ref, env={mark: "1"}))
+        assert inside.end() == 3
+        assert outcome(inside)["error"]["code"] == "actor_refused"
+    assert place.agents.launches() == []
+
+
+def test_what_is_in_another_profile_is_told(place: Place) -> None:
+    home = place.home.path / ".hermes"
+    (home / "profiles" / "bob").mkdir(parents=True)
+    ref = place.create(None, "-p", "bob")["ref"]
+    own = place.create(state(goal={"text": "another"}))["ref"]
+    told = json.loads(place.session("show", ref, "--json").err)
+    assert (told["code"], told["remedy"]) == (
+        "ref_not_found",
+        "it is in profile 'bob': give --profile bob",
+    )
+    told = json.loads(place.session("show", own, "-p", "bob", "--json").err)
+    assert "--profile handoff" in told["remedy"]
+    place.prepare(own, "--host", "codex")
+    told = json.loads(place.session("status", "attempt-0001", "-p", "bob", "--json").err)
+    assert "--profile handoff" in told["remedy"]
+
+
+def test_nothing_of_the_environment_or_the_record_is_in_the_journal(
+    place: Place, end: Callable[[Terminal], Terminal]
+) -> None:
+    ref = place.create()["ref"]
+    place.prepare(ref, "--host", "codex")
+    env = {"MY_VALUE": "needle-in-the-environment", "GIT_DIR": "/needle/of/git"}
+    assert end(place.open(ref, env=env)).end() == 0
+    text = json.dumps(place.session("recover", "attempt-0001").ok().json())
+    store = b"".join(
+        path.read_bytes() for path in (place.home.path / ".handoff/sessions").glob("journal*")
+    )
+    for needle in ("needle", "parser", "public API"):
+        assert needle not in text
+        assert needle.encode() not in store
+    assert "GIT_DIR" in text, "names are told"

@@ -88,7 +88,7 @@ def _prepare(args: Namespace, context: Context) -> int:
     context.show(f"attempt {reply['attempt_id']} for {reply['host']}{model}{again}")
     for one in reply["findings"]:
         if one["code"] not in {item["code"] for item in reply["discrepancies"]}:
-            context.show(f"  {one['severity']:<5} {one['code']}: {safe_line(one['message'])}")
+            context.show(place.finding(one))
     place.show_findings(context, reply)
     context.show("in a terminal:")
     context.show(f"  {reply['command']}")

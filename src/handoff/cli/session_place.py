@@ -192,6 +192,7 @@ def clean(error: HandoffError, args: Namespace) -> HandoffError:
     try:
         made = service(args)
         guard, name = made.records.guard, made.profile.name
+        error.remedy = elsewhere(error, name) or error.remedy
     except HandoffError:
         guard = RedactorGuard(b"of a call that has no store")
     told = {"cause": error.cause, "remedy": error.remedy, "details": error.details}
@@ -201,6 +202,41 @@ def clean(error: HandoffError, args: Namespace) -> HandoffError:
     error.args = (error.cause,)
     error.retry = retry_of(error)  # type: ignore[attr-defined]
     return error
+
+
+def elsewhere(error: HandoffError, profile: str) -> str:
+    """Where a record or an attempt is that the profile of this call does not know: in
+    Handoff's own store, or in a profile of Hermes. "" if in none of these."""
+    from handoff import places
+    from handoff.errors import UnknownAttempt, UnknownRecord
+    from handoff.sessions import profile as profiles
+
+    wanted = error.details.get("ref" if isinstance(error, UnknownRecord) else "attempt_id")
+    if not isinstance(error, UnknownRecord | UnknownAttempt) or not isinstance(wanted, str):
+        return ""
+    found = [profiles.own(places.home_dir())]
+    try:
+        top = profiles.resolve(os.environ, "").top
+        found += [profiles.resolve(os.environ, "", one) for one in profiles.names(top)]
+    except HandoffError:
+        pass  # there is no Hermes here, or it can't be told
+    for one in found:
+        if one.name != profile and _knows(one.root, wanted):
+            return f"it is in profile '{one.name}': give --profile {one.name}"
+    return ""
+
+
+def _knows(root: str, wanted: str) -> bool:
+    from handoff.clock import SystemClock
+    from handoff.sessions import manifest, projects
+    from handoff.sessions.journal_view import JournalView
+
+    try:
+        if wanted.startswith("handoff:"):
+            return projects.has(root, manifest.parse_ref(wanted))
+        return wanted in JournalView(root, clock=SystemClock(), redact=str).attempts()
+    except HandoffError:
+        return False
 
 
 def remedy(text: str, profile: str) -> str:
@@ -285,7 +321,22 @@ def show_findings(context: Context, reply: dict[str, Any]) -> None:
     from handoff.cli.terminal import safe_line
 
     for one in reply.get("discrepancies", []):
-        context.show(f"  {one['severity']:<5} {one['code']}: {safe_line(one['message'])}")
+        context.show(finding(one))
     for text in reply.get("dropped", []):
         text = text["text"] if isinstance(text, dict) else text
-        context.show(f"  lost  a rule of the user: {safe_line(text)}")
+        context.show(f"  {marked('lost')} a rule of the user: {safe_line(text)}")
+
+
+def finding(one: dict[str, Any]) -> str:
+    """A finding as a line."""
+    from handoff.cli.terminal import safe_line
+
+    return f"  {marked(one['severity'])} {one['code']}: {safe_line(one['message'])}"
+
+
+def marked(word: str) -> str:
+    """A severity in its colour, where there are colours."""
+    from handoff.cli.terminal import colour
+
+    name = {"block": "red", "lost": "red", "warn": "yellow"}.get(word)
+    return colour(f"{word:<5}", name) if name else f"{word:<5}"

@@ -66,9 +66,9 @@ def _status(args: Namespace, context: Context) -> int:
 
 
 def _show_status(one: dict[str, Any], context: Context) -> None:
-    from handoff.cli.terminal import safe_line
+    from handoff.cli.terminal import colour, safe_line
 
-    mark = "" if one["certainty"] == "certain" else "  UNCERTAIN"
+    mark = "" if one["certainty"] == "certain" else "  " + colour("UNCERTAIN", "red", "bold")
     context.show(f"{one['attempt_id']}  {one['state']}{mark}  {one['ref']}")
     context.show(f"  {one['explain']}")
     session = one["destination"]["session_id"]

@@ -105,6 +105,15 @@ def resolve(env: Mapping[str, str], cwd: str, name: str = "", reported: str = ""
     return found
 
 
+def names(top: str) -> list[str]:
+    """The profiles of a home, ``default`` first."""
+    try:
+        found = sorted(os.listdir(os.path.join(top, "profiles")))
+    except OSError:
+        found = []
+    return [DEFAULT, *(name for name in found if _NAME.match(name))]
+
+
 def same(found: Profile, wanted: str) -> None:
     """Check that a call is made in the profile that a record or an attempt names.
 

@@ -116,8 +116,18 @@ def checks(service: Service, intent: Intent, host: HostAdapter) -> Checked:
     known = {one.code for one in report.findings}
     for one in found.findings:
         if one["code"] not in known and one["severity"] != "note":
-            report.findings.append(Finding(one["code"], one["severity"], one["message"]))
+            report.findings.append(
+                Finding(one["code"], one["severity"], one["message"], _remedy(one))
+            )
     return Checked(report, found, record)
+
+
+def _remedy(found: Mapping[str, Any]) -> str:
+    """What can be done about something that has changed, where it is one thing."""
+    if found["code"] == "already_opened":
+        attempt = found["details"]["attempts"][-1]
+        return f"prepare it with --supersedes {attempt} if that one is over"
+    return str(found.get("details", {}).get("remedy", ""))
 
 
 def drift_of(

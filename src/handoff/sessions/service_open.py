@@ -21,7 +21,7 @@ from handoff.sessions.preflight import Intent, Report
 from handoff.sessions.recover import inspect
 from handoff.sessions.service import Caller, Service
 from handoff.sessions.service_facts import Checked, checks
-from handoff.sessions.service_make import plain_names
+from handoff.sessions.service_make import TERMINAL, plain_names
 from handoff.sessions.terminal import Terminal
 
 __all__ = ["open_here", "person_of"]
@@ -56,7 +56,7 @@ def prepare_open(service: Service, given: Mapping[str, Any], caller: Caller) -> 
         any_source=not caller.session_id or caller.person,
         model=given.get("model", ""),
         provider=given.get("provider", ""),
-        surface=given.get("surface", "any" if host.kind == "hermes" else "cli"),
+        surface=given.get("surface", "") or _default_surface(host, caller),
         allow_parallel=given.get("allow_parallel", False),
         supersedes=given.get("supersedes", ""),
         locale=given.get("locale", "en"),
@@ -65,10 +65,17 @@ def prepare_open(service: Service, given: Mapping[str, Any], caller: Caller) -> 
     found = checks(service, intent, host)
     found.report.refuse()
     frozen = found.report.frozen(intent, service.version)
-    actor = Actor("source", caller.session_id) if caller.session_id else Actor("person", _user())
+    actor = Actor("source", caller.session_id or TERMINAL)
+    if caller.person and not caller.session_id:
+        actor = Actor("person", caller.name or _user())
     created = service.journal.prepare(frozen, actor)
     frozen = service.journal.frozen(intent.attempt_id)
     return _prepared(service, frozen, created, found)
+
+
+def _default_surface(host: HostAdapter, caller: Caller) -> str:
+    """Who prepares in a terminal opens there; a session of Hermes can't know where."""
+    return "any" if host.kind == "hermes" and caller.surface != "cli" else "cli"
 
 
 def _default_host(service: Service) -> str:

@@ -118,14 +118,18 @@ def _dropped(record: Record) -> list[str]:
 
 def session_of(service: Service, caller: Caller, attempt: str) -> str:
     """The session that calls. Where the host names none, a process that descends from the
-    one that the attempt started is that session, under a name made of its identity."""
+    one that the attempt started is that session, under the id by which it is known already,
+    or else under a name made of that process's identity."""
     if caller.session_id or caller.surface not in ("cli", "mcp"):
         return caller.session_id
-    child = service.journal.history(attempt).child
+    facts = service.journal.history(attempt)
+    child = facts.child
     if child is None or child["boot"] != owner.boot_id():
         return ""
     mark = (child["pid"], child["started"])
-    return f"process-{mark[0]}-{mark[1]}" if mark in owner.chain() else ""
+    if mark not in owner.chain():
+        return ""
+    return facts.session or f"process-{mark[0]}-{mark[1]}"
 
 
 def ack(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
