@@ -431,8 +431,12 @@ def test_s08_hermes_is_opened_in_that_profile(
     env = {"HERMES_HOME": str(top), "HERMES_YOLO_MODE": "1"}
     ref = place.create(None, "-p", "bob", env=env)["ref"]
     place.prepare(ref, "-p", "bob", "--model", "m-1", "--provider", "stub", env=env)
-    other = end(place.open(ref, "attempt-0001", "-p", "default", env=env))
-    assert other.end() == 3
+    for words, given in ((("-p", "default"), env), ((), {"HERMES_HOME": str(top)})):
+        other = end(place.open(ref, "attempt-0001", *words, env=given))
+        assert other.end() == 3
+        assert outcome(other)["error"]["code"] == "profile_mismatch"
+    lost = end(place.open(ref, "attempt-0001"))
+    assert (lost.end(), outcome(lost)["error"]["code"]) == (3, "unknown_attempt")
     terminal = end(place.open(ref, "attempt-0001", "-p", "bob", env=env))
     assert terminal.end() == 0, terminal.text
     (launch,) = place.agents.launches()

@@ -144,7 +144,7 @@ def _open(args: Namespace, context: Context) -> int:
 
 def _request(args: Namespace) -> tuple[Service, Request]:
     """What to open. Without an attempt's id it is the only one that is prepared."""
-    from handoff.errors import UsageError
+    from handoff.errors import ProfileMismatch, UnknownAttempt, UsageError
     from handoff.sessions.actions import check
     from handoff.sessions.opening import Request
 
@@ -164,7 +164,17 @@ def _request(args: Namespace) -> tuple[Service, Request]:
                 attempts=found[:20],
             )
         attempt = found[0]
-    frozen = journal.frozen(attempt)
+    try:
+        frozen = journal.frozen(attempt)
+    except UnknownAttempt as error:
+        other = place.elsewhere(error, service.profile.name)
+        if not other:
+            raise
+        raise ProfileMismatch(
+            f"attempt {attempt} belongs to profile '{other}', this is '{service.profile.name}'",
+            remedy=f"give --profile {other}",
+            profile=other,
+        ) from error
     if not folder:
         folder = frozen["workspace_given"]
         service = place.service(args, folder)

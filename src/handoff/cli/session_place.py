@@ -192,7 +192,9 @@ def clean(error: HandoffError, args: Namespace) -> HandoffError:
     try:
         made = service(args)
         guard, name = made.records.guard, made.profile.name
-        error.remedy = elsewhere(error, name) or error.remedy
+        other = elsewhere(error, name)
+        if other:
+            error.remedy = f"it is in profile '{other}': give --profile {other}"
     except HandoffError:
         guard = RedactorGuard(b"of a call that has no store")
     told = {"cause": error.cause, "remedy": error.remedy, "details": error.details}
@@ -205,8 +207,8 @@ def clean(error: HandoffError, args: Namespace) -> HandoffError:
 
 
 def elsewhere(error: HandoffError, profile: str) -> str:
-    """Where a record or an attempt is that the profile of this call does not know: in
-    Handoff's own store, or in a profile of Hermes. "" if in none of these."""
+    """The profile that has the record or the attempt that this call's profile does not know:
+    Handoff's own store, or one of Hermes. "" if none of these has it."""
     from handoff import places
     from handoff.errors import UnknownAttempt, UnknownRecord
     from handoff.sessions import profile as profiles
@@ -222,7 +224,7 @@ def elsewhere(error: HandoffError, profile: str) -> str:
         pass  # there is no Hermes here, or it can't be told
     for one in found:
         if one.name != profile and _knows(one.root, wanted):
-            return f"it is in profile '{one.name}': give --profile {one.name}"
+            return one.name
     return ""
 
 
