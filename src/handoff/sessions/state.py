@@ -13,31 +13,24 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from handoff.errors import StateInvalid, TooLarge
-from handoff.sessions import canonical
-from handoff.sessions.fields import Note, Notes, read, read_object, shown_key
+from handoff.sessions import canonical, state_v1
+from handoff.sessions.fields import Note, Notes, read_object, shown_key
 from handoff.sessions.schema import (
     GOAL,
-    GOAL_HARD,
     LINEAGE,
     LISTS,
     NEEDED,
     PROGRESS,
     SCHEMA,
-    SCHEMA_V1,
     STATE_HARD,
     STATE_SOFT,
     TOP,
-    V1_LIMIT,
-    V1_LISTS,
-    Field,
 )
 
 State = dict[str, Any]
 
 #: faults that one error lists; the rest is counted
 FAULTS_SHOWN = 100
-_V1_TEXT = Field("text", need=True)
-_NO_REASON = "no reason was recorded (from a state of version 1)"
 
 
 class Checked(NamedTuple):
@@ -86,8 +79,11 @@ def check(value: object) -> Checked:
     if not isinstance(value, dict):
         notes.fault("", "type", "a state is a JSON object")
         raise invalid(notes.faults)
-    if _is_v1(value):
-        value = _from_v1(value, notes)
+    if state_v1.is_v1(value):
+        upgraded = state_v1.upgrade(value, notes)
+        if upgraded is None:
+            raise invalid(notes.faults)
+        value = upgraded
     state = _read_state(value, notes)
     if not notes.faults:
         _relations(state, notes)
@@ -306,79 +302,3 @@ def _largest(state: State) -> list[dict[str, object]]:
     sizes = {path: len(canonical.dumps(items(state, path))) for path in LISTS if items(state, path)}
     top = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
     return [{"field": path, "bytes": size} for path, size in top]
-
-
-# -- version 1 ----------------------------------------------------------------------------
-
-
-def _is_v1(value: Mapping[str, object]) -> bool:
-    version = value.get("schema_version")
-    return "schema" not in value and isinstance(version, int) and not isinstance(version, bool)
-
-
-def _from_v1(value: Mapping[str, object], notes: Notes) -> dict[str, object]:
-    """The same texts in the fields of version 2, each as something that was reported."""
-    if value["schema_version"] != SCHEMA_V1:
-        notes.fault("/schema_version", "schema", "the only version with this field is 1")
-    lists = {name: _v1_texts(value, name, f"/{name}", notes) for name in V1_LISTS}
-    progress = value.get("progress")
-    if not isinstance(progress, dict):
-        notes.fault("/progress", "missing", "must be an object of " + ", ".join(PROGRESS))
-        progress = {key: [] for key in PROGRESS}
-    parts = {name: _v1_texts(progress, name, f"/progress/{name}", notes) for name in PROGRESS}
-    for number, key in enumerate(progress):
-        if key not in PROGRESS:
-            where = f"/progress/{shown_key(key, number)}"
-            notes.fault(where, "unknown_key", "no such field")
-    for number, key in enumerate(value):
-        if key not in {"schema_version", "goal", "progress", *V1_LISTS}:
-            notes.fault(f"/{shown_key(key, number)}", "unknown_key", "no such field in version 1")
-    goal = read(value.get("goal"), _V1_TEXT, "/goal", notes)
-    if notes.faults:
-        raise invalid(notes.faults)
-    notes.change("", "from_v1", "read from version 1: every claim counts as reported")
-    return _v2(str(goal), lists, parts)
-
-
-def _v1_texts(owner: Mapping[str, object], name: str, pointer: str, notes: Notes) -> list[str]:
-    given = owner.get(name)
-    if not isinstance(given, list):
-        notes.fault(pointer, "missing" if given is None else "type", "must be a list of texts")
-        return []
-    if len(given) > V1_LIMIT:
-        notes.fault(pointer, "too_many", f"{len(given)} entries; the limit is {V1_LIMIT}")
-        return []
-    return [
-        str(read(text, _V1_TEXT, f"{pointer}/{number}", notes)) for number, text in enumerate(given)
-    ]
-
-
-def _v2(
-    goal: str, lists: Mapping[str, list[str]], progress: Mapping[str, list[str]]
-) -> dict[str, object]:
-    def numbered(letter: str, given: list[str], **more: object) -> list[dict[str, object]]:
-        return [{"id": f"{letter}{n}", "text": t, **more} for n, t in enumerate(given, 1)]
-
-    context = numbered("x", lists["critical_context"])
-    if len(goal.encode("utf-8")) > GOAL_HARD:
-        # Version 1 allows a goal of 8 KiB: it stays whole, beside its beginning.
-        context.insert(0, {"id": "goal", "text": goal})
-        goal = goal.encode("utf-8")[: GOAL_HARD - 64].decode("utf-8", "ignore") + "… (all: goal)"
-    return {
-        "schema": SCHEMA,
-        "goal": {"text": goal},
-        "constraints": numbered("c", lists["constraints_preferences"], kind="must"),
-        "progress": {
-            name: numbered(LISTS[f"progress/{name}"].letter, progress[name]) for name in PROGRESS
-        },
-        "decisions": numbered("d", lists["key_decisions"]),
-        "rejected": numbered("r", lists["rejected_attempts"], why=_NO_REASON),
-        # Version 1 has no command, result or commit: a report, not a result.
-        "verification": [
-            {"id": f"v{n}", "claim": t, "result": "not_run"}
-            for n, t in enumerate(lists["verification"], 1)
-        ],
-        "context": context,
-        "uncertainties": numbered("u", lists["uncertainties"]),
-        "next_steps": numbered("n", lists["next_steps"]),
-    }
