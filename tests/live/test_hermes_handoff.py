@@ -39,7 +39,8 @@ def test_the_model_gathers_creates_and_prepares_in_one_turn(place: Place) -> Non
     words = shlex.split(first["command"])
     assert words[words.index("hermes") + 1 :] == place.command("attempt-first")
     assert f"HERMES_HOME={place.host.root}" in words
-    assert not [one for one in first["findings"] if one["severity"] == "block"]
+    assert first["findings"] == []
+    assert first["verdict"] == "current"
 
 
 def test_nothing_of_the_transcript_is_stored_and_no_secret(place: Place) -> None:

@@ -111,6 +111,19 @@ def test_tools_behind_the_hosts_search_are_found_and_used(place: Place) -> None:
             assert place.leave(screen) == 0
 
 
+def test_the_profile_tells_a_terminal_outside_what_it_allows(place: Place) -> None:
+    """The command by which ``handoff session`` asks a profile of Hermes."""
+    with configured(place, LAB):
+        words = ["--workspace", place.workspace, "--provider", "custom:lab", "--provider", "x"]
+        told = json.loads(place.host.run("handoff-facts", *words).ok().out.splitlines()[-1])
+    assert (told["handoff_facts"], told["profile"], told["verified"]) == (1, "default", True)
+    assert told["recipe"] == f"hermes-{place.host.release}"
+    assert TOOL in told["tools"]["cli"]
+    assert TOOL in told["tools"]["desktop"]
+    assert told["providers"] == ["custom:lab"]
+    assert told["errors"] == {}
+
+
 # -- the destination's model --------------------------------------------------------------------
 
 
