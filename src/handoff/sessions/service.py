@@ -54,7 +54,8 @@ recover         ``attempt_id``, ``status``, ``events``, ``candidates``, ``child`
 bind            ``project_id``, ``previous`` ("" for none), ``workspace``
 export          ``ref``, ``derived_from``, ``report``, ``path`` ("" if none was written),
                 ``bytes``
-import          ``ref``, ``fresh``, ``project_id``, ``source``, ``workspace``, ``note``
+import          ``ref``, ``fresh``, ``project_id``, ``source``, ``workspace``, ``note``,
+                ``derived_from`` (a bundle's own reference), ``redactions`` {kind: n}
 prune           ``removed``, ``in_use``, ``damaged`` [ref]; ``dry_run``
 purge           ``ref``, ``purged``
 sweep           ``drafts`` [{session, ref?}], ``skipped`` [{session, why}]; ``dry_run``
@@ -72,6 +73,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from handoff.clock import SystemClock
+from handoff.crashpoints import reach
 from handoff.errors import ActorRefused, HandoffError
 from handoff.sessions import retry
 from handoff.sessions.actions import ACTIONS, MODEL_ACTIONS, TOOL, TOOL_SCHEMA, check
@@ -116,6 +118,8 @@ _BODIES = {
     "service_read": ("read", "ack", "list", "search", "show", "validate", "log", "verify"),
     "service_keep": ("bind", "export", "import", "prune", "purge"),
 }
+#: characters of a ref; one of a bundle of version 1 has more
+_REF_LENGTH = 75
 _WHERE = {action: module for module, actions in _BODIES.items() for action in actions}
 
 
@@ -195,6 +199,11 @@ class Service:
         """
         given = check(action, arguments)
         _allowed(action, caller)
+        for name in ("ref", "parent_ref"):
+            if len(given.get(name, "")) > _REF_LENGTH:  # a bundle's, of version 1
+                from handoff.sessions.transfer_v1 import mapped
+
+                given[name] = mapped(self.records, given[name], self.profile.name)
         # Relatively: a plugin carries a copy of these modules under a name of its own.
         module = importlib.import_module(f".{_WHERE[action]}", __package__)
         name = {"import": "import_", "list": "list_"}.get(action, action)
@@ -249,7 +258,7 @@ class Service:
         if self._records is None:
             from handoff.sessions.records import Records
 
-            self._records = Records(self.profile.root, clock=self.clock)
+            self._records = Records(self.profile.root, clock=self.clock, reach=reach)
         return self._records
 
     @property
@@ -262,6 +271,7 @@ class Service:
                 self.profile.root,
                 clock=self.clock,
                 redact=self._redact,
+                reach=reach,
             )
         return self._journal
 

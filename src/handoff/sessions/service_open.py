@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from handoff.crashpoints import reach
 from handoff.errors import ActorRefused, HandoffError, NotAllowed, SourceUnbound, UsageError
 from handoff.sessions import opening, owner
 from handoff.sessions.drift import dropped_candidates
@@ -294,7 +295,12 @@ def open_here(
 ) -> Outcome:
     """Open the attempt in this terminal, and wait for its end."""
     return open_attempt(
-        service.journal, request, _Opener(service, agree), service.env, terminal=terminal
+        service.journal,
+        request,
+        _Opener(service, agree),
+        service.env,
+        terminal=terminal,
+        reach=reach,
     )
 
 
