@@ -134,6 +134,25 @@ class BrainLink(Link):
         self._out.control.append(Ready(self._greeting_frame(greeting.admit())))
         self._greeting = None
         self._open(greeting.frames(), greeting.features, greeting.hello)
+        if greeting.features.calls2:
+            self._ping()
+
+    def tick(self) -> None:
+        """Do what is due by the clock."""
+        super().tick()
+        due = self._ping_at()
+        if due is not None and self._clock.monotonic() >= due:
+            self._ping()
+
+    def wake_at(self) -> float | None:
+        """When to call :meth:`tick`."""
+        return self._ping_at() or super().wake_at()
+
+    def _ping_at(self) -> float | None:
+        # A Go node pings by itself and is asked nothing that it does not know.
+        if self.state != "open" or self._pinged >= 0 or not self._need_open().calls2:
+            return None
+        return self._heard + self._stale_s / 2
 
     def refuse(self, reason: str, detail: str = "") -> None:
         """Answer :class:`Identify`, :class:`Admit` or :class:`PairAsked` with no."""

@@ -131,6 +131,7 @@ class Link(abc.ABC):
         self._arrived = 0
         self._acked = 0
         self._malformed = 0
+        self._pinged = -1.0
 
     # -- what the program around it calls -------------------------------------------------
 
@@ -322,6 +323,17 @@ class Link(abc.ABC):
         if not self._out.waits(Pong):
             self._out.control.append(Pong(ts=iso(self._clock.now_ms()), echo_ts=ping.ts))
 
+    def _ping(self) -> None:
+        """Ask for a sign of life, unless one that was asked for is still to be sent."""
+        if not self._out.waits(Ping):
+            self._pinged = self._clock.monotonic()
+            self._out.control.append(Ping(iso(self._clock.now_ms())))
+
+    def _on_pong(self, pong: Pong) -> None:  # noqa: ARG002
+        if self._pinged >= 0:
+            self.rtt_ms = (self._clock.monotonic() - self._pinged) * 1000
+            self._pinged = -1.0
+
     def _on_bye(self, bye: Bye) -> None:
         code = bye.code or _code(bye.reason)
         reason = bye.reason or "done"
@@ -429,7 +441,7 @@ def _code(reason: str) -> int:
 
 _COMMON: dict[type[Message], Callable[[Any, Any], None]] = {
     Ping: Link._on_ping,
-    Pong: lambda _link, _pong: None,  # like any frame, a sign of life
+    Pong: Link._on_pong,
     Bye: Link._on_bye,
     Ack: Link._on_ack,
     Credit: Link._on_credit,

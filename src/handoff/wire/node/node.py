@@ -56,8 +56,6 @@ from handoff.wire.node.messages import (
     Pair,
     PairErr,
     PairOk,
-    Ping,
-    Pong,
     RateLimit,
     ResultMessage,
     Signal,
@@ -114,7 +112,6 @@ class NodeLink(Link):
         self._greeting: NodeGreeting | None = None
         self._asked: dict[int, _Asked] = {}
         self._last_id = 0
-        self._pinged = 0.0
         self._ping_at = 0.0
         self._times: deque[float] | None = None
         if pair is not None:
@@ -135,9 +132,7 @@ class NodeLink(Link):
         now = self._clock.monotonic()
         if self.state == "open" and now >= self._ping_at:
             self._ping_at = now + self._options.ping_s
-            if not self._out.waits(Ping):
-                self._pinged = now
-                self._out.control.append(Ping(iso(self._clock.now_ms())))
+            self._ping()
 
     def wake_at(self) -> float | None:
         """When to call :meth:`tick` and to look for frames again."""
@@ -382,11 +377,6 @@ class NodeLink(Link):
         body = ErrorMessage(number, oldcalls.CODES[reason], reason, detail)
         self._out.bodies.append(self._body(body))
 
-    def _on_pong(self, pong: Pong) -> None:  # noqa: ARG002
-        if self._pinged:
-            self.rtt_ms = (self._clock.monotonic() - self._pinged) * 1000
-            self._pinged = 0.0
-
     def _on_rate_limit(self, message: RateLimit) -> None:
         detail = f"{message.limit_per_second} messages a second"
         self._close(Close(4004, "rate_limit_exceeded", detail, ours=False), tell=False)
@@ -415,7 +405,6 @@ class NodeLink(Link):
         OldExec: _on_old,
         OldRead: _on_old,
         OldWrite: _on_old,
-        Pong: _on_pong,
         RateLimit: _on_rate_limit,
         Unknown: _on_unknown,
     }

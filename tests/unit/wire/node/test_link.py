@@ -8,7 +8,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from tests.support.nodelink import BY_TOKEN, KEYED, TOKEN, Raw, Wires, brain_link
+from tests.support.nodelink import BY_TOKEN, KEYED, TOKEN, Wires, brain_link
 
 from handoff.clock import FakeClock
 from handoff.errors import BadRequest, TooLarge, Unreachable
@@ -26,7 +26,7 @@ from handoff.wire.node.calls import (
     Write,
     WriteResult,
 )
-from handoff.wire.node.frames import BinaryFrames, Piece
+from handoff.wire.node.frames import Piece
 from handoff.wire.node.link import MALFORMED_LIMIT
 from handoff.wire.node.messages import (
     Ack,
@@ -569,8 +569,12 @@ def test_a_brain_that_is_gone_is_noticed(wires: Wires) -> None:
 
 
 def test_a_node_that_is_gone_is_noticed(wires: Wires) -> None:
+    assert wires.brain.wake_at() == 30.0
+    wires.clock.advance(30)
+    wires.brain.tick()
+    assert wires.brain.next_frame() is not None  # asked once
     assert wires.brain.wake_at() == 60.0
-    wires.clock.advance(60)
+    wires.clock.advance(30)
     wires.brain.tick()
     assert wires.brain.closing is not None
     assert (wires.brain.closing.code, wires.brain.closing.reason) == (1000, "stale")
@@ -741,7 +745,8 @@ def test_an_open_link_is_small() -> None:
     assert (after - before) / len(held) < 10 * KIB
 
 
-def test_frames_are_counted_from_the_first_of_the_session() -> None:
-    raw = Raw(Wires(node=UNSEALED).pump().brain)
-    raw.say(BinaryFrames().write(Ping("T")))
-    assert raw.link.state == "open"
+def test_a_brain_measures_its_nodes_too(wires: Wires) -> None:
+    assert wires.brain.rtt_ms == 0.0
+    old = Wires(BY_TOKEN, NodeOptions("lab", token=TOKEN, plugin=True)).pump()
+    assert old.brain.rtt_ms == -1.0
+    assert old.brain.wake_at() == 60.0
