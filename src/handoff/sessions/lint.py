@@ -25,7 +25,7 @@ DOCUMENT_NOTE, DOCUMENT_WARN = 4 * 1024, 16 * 1024
 # Something that can be looked up or run: a path, a symbol, a number, a command, a quotation.
 _CONCRETE = re.compile(
     r"`[^`\n]+`|[\"“«'‘][^\"”»'’\n]{2,}[\"”»'’]|\d|[\w-]+\.[A-Za-z]\w*|\w/\w|\w+\(\)|\w_\w|"
-    r"[a-z][A-Z]|--?[a-z]\w+|(?<!\w)(?:run|git|npm|make|pytest|cargo|go|docker|pip|uv|python3?) \w"
+    r"[a-z][A-Z]|--?[a-z]\w+|(?<!\w)-[a-z]\b|(?<!\w)(?:run|git|npm|make|pytest|cargo|go|docker|pip|uv|python3?) \w"
 )
 _WRITER = re.compile(
     r"(?i)\b(?:generation[- ]only|as an ai\b|return only (?:the )?json|give one json object|"
