@@ -36,6 +36,7 @@ MARK = re.compile(r"\[redacted:[a-z0-9-]{1,48}:[0-9a-f]{4}\]")
 MODES = ("plain", "standard", "strict")
 # How far a stage looks back from where something starts.
 _CONTEXT = 1536
+_STEP = 4096
 _STICKY = re.compile(r"[ \t]|[ \t]*(?:[>|+*#-][ \t]?)?[^ \t\n]*\r?\n\Z")
 # A finding that needs its neighbour to be a mark, whose neighbour needs one, and so on.
 _ROUNDS = 8
@@ -57,7 +58,10 @@ class _Stage:
         """More text; gives what is decided."""
         self._text += text
         settled = _settled(self._text)
-        return self._advance(settled) if settled > self._seen else ""
+        # Within a long line each step looks at all that is held: steps have a least length.
+        within = settled == len(self._text) - REACH
+        enough = self._seen + _STEP if within else self._seen
+        return self._advance(settled) if settled > enough else ""
 
     def close(self) -> str:
         """The end of the text; gives the rest."""
