@@ -11,7 +11,7 @@ from tests.unit.cli.calling import OTHER, TASK, Caller, task
 from tests.unit.client.served import Served
 
 from handoff.cli import completion_scripts as completion
-from handoff.cli import main
+from handoff.cli import main, session
 
 
 @pytest.fixture
@@ -62,6 +62,14 @@ def test_bash_offers_flags_and_choices(complete) -> None:
     assert complete("handoff", "completion", "f") == ["fish"]
 
 
+def test_bash_offers_the_verbs_of_a_group_and_their_flags(complete) -> None:
+    assert set(complete("handoff", "session", "")) == set(session.VERBS)
+    assert complete("handoff", "session", "prep") == ["prepare"]
+    assert complete("handoff", "session", "prepare", "x", "--att") == ["--attempt-id"]
+    assert complete("handoff", "session", "prepare", "x", "--host", "cod") == ["codex"]
+    assert complete("handoff", "session", "list", "--att") == []
+
+
 def test_bash_offers_task_ids_from_agentd(complete, served: Served) -> None:
     assert complete("handoff", "wait", "") == ["1f3a0000", "2b4c0000"]
     assert complete("handoff", "reply", "--approve", "2") == ["2b4c0000"]
@@ -80,8 +88,8 @@ def test_bash_offers_files_elsewhere(complete, tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_know_every_command_and_flag(call: Caller, shell: str) -> None:
     script = call("completion", shell).out
-    for words in completion.commands():
-        assert words.name in script
+    for words in completion.everything():
+        assert words.name.split()[-1] in script
         for flag, *_ in words.flags:
             assert (flag if shell == "zsh" else f"-l {flag.removeprefix('--')}") in script
 
