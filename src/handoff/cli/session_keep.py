@@ -74,10 +74,19 @@ def _export(args: Namespace, context: Context) -> int:
 def _import_flags() -> Parser:
     made = place.parser(
         "import",
-        "Take in a file that `export` has written. Everything in it is checked first.",
-        examples="  handoff session import /tmp/record.handoff",
+        "Take in a file that `export` has written, or what the formats before it hold: a state\n"
+        "of version 1 (JSON), a Markdown document, or a folder with document.md and manifest.json\n"
+        "of session-handoff. Everything in it is checked first.",
+        examples="  handoff session import /tmp/record.handoff\n"
+        "  handoff session import old-handoff.md --workspace .",
     )
-    made.add_argument("file", help="the file")
+    made.add_argument("file", help="the file, or the folder")
+    made.add_argument(
+        "--workspace",
+        metavar="DIR",
+        default="",
+        help="whose project it belongs to (a state or a document of version 1 does not say)",
+    )
     return made
 
 
@@ -85,11 +94,15 @@ def _import(args: Namespace, context: Context) -> int:
     from handoff.sessions.service import Caller
 
     given = {"path": place.absolute(args.file)}
+    if args.workspace:
+        given["workspace"] = place.workspace(args)
     reply = place.service(args).call("import", given, Caller("cli"))
     if not context.human:
         context.emit(reply)
         return 0
     context.show(reply["ref"] + ("" if reply["fresh"] else " (it was here already)"))
+    for kind, number in reply["redactions"].items():
+        context.show(f"  redacted: {number} × {kind}")
     context.show(f"  {reply['note']}")
     return 0
 

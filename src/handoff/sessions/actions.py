@@ -18,7 +18,8 @@ __all__ = ["ACTIONS", "MODEL_ACTIONS", "TOOL", "TOOL_SCHEMA", "Action", "Arg", "
 TOOL = "hermes_handoff"
 #: faults that one refusal lists
 FAULTS = 20
-_REF = re.compile(r"handoff://[a-z2-7]{32}/[a-z2-7]{32}\Z")
+#: the second form names a bundle of version 1 that was imported
+_REF = re.compile(r"handoff://(?:[a-z2-7]{32}/[a-z2-7]{32}|[0-9a-f-]{36}/[0-9a-f-]{36})\Z")
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}\Z")
 
 
@@ -240,8 +241,11 @@ ACTIONS: Mapping[str, Action] = {
         writes=True,
     ),
     "import": Action(
-        "Take in a file that export has written.",
-        {"path": Arg("path", "absolute path of the file", need=True, limit=4096)},
+        "Take in a file that export has written, or a state, document or bundle of version 1.",
+        {
+            "path": Arg("path", "absolute path of the file or folder", need=True, limit=4096),
+            "workspace": _PLACE,
+        },
         who="keeper",
         writes=True,
     ),

@@ -217,15 +217,18 @@ class Records(RecordsView):
             with private.folder(self.root, "requests") as fd:
                 data = private.read(fd, self._request_name(draft), _REQUEST_LIMIT, "requests")
         except FileNotFoundError:
-            with self._catalogue.current() as db:
-                source = draft.source
-                return catalogue.by_request(
-                    db, source.profile_id, source.session_id, draft.request_id
-                )
+            source = draft.source
+            return self.by_request(source.profile_id, source.session_id, draft.request_id)
         kept = canonical.loads(data)
         if not isinstance(kept, dict) or kept.get("request_id") != draft.request_id:
             raise IntegrityFailed("the note of that request is damaged", remedy="")
         return self._load(manifest.parse_ref(str(kept.get("ref"))))[0]
+
+    def by_request(self, profile: str, session: str, request: str) -> dict[str, Any] | None:
+        """The manifest of the record that a request of a source session made, as the index
+        has it; None if it made none."""
+        with self._catalogue.current() as db:
+            return catalogue.by_request(db, profile, session, request)
 
     def _remember(self, draft: Draft, made: Mapping[str, Any]) -> None:
         note = {"request_id": draft.request_id, "ref": made["ref"], "at": self.clock.now_ms()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from handoff.errors import UsageError
 from handoff.sessions import transfer
 from handoff.sessions.service import Caller, Service
 from handoff.sessions.workspace import bind as binding_of
@@ -39,17 +40,38 @@ def export(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[
 
 
 def import_(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-    """Take in a bundle, everything in it checked."""
-    found = transfer.import_file(service.records, given["path"])
+    """Take in what another machine, or an older format, has; everything in it checked."""
+    from handoff.sessions import transfer_v1
+
+    records, path = service.records, given["path"]
+    workspace = given.get("workspace", "")
+    old = transfer_v1.is_old(path)
+    if old:
+        place = binding_of(workspace) if workspace else None
+        found = transfer_v1.import_old(records, path, profile=service.profile.name, binding=place)
+    elif workspace:
+        raise UsageError(
+            "an exported record says itself which project it belongs to",
+            remedy="leave the workspace out, then: handoff session bind PROJECT --workspace DIR",
+        )
+    else:
+        found = transfer.import_file(records, path)
     project = found.manifest["project_id"]
+    note = f"It belongs to the project of {workspace}."
+    if not workspace:
+        note = (
+            "No folder belongs to its project until you say so: "
+            f"handoff session bind {project} --workspace DIR"
+        )
     return {
         "ref": found.ref,
         "fresh": found.fresh,
         "project_id": project,
         "source": found.manifest["source"],
         "workspace": found.manifest["workspace"],
-        "note": "No folder belongs to its project until you say so: "
-        f"handoff session bind {project} --workspace DIR",
+        "derived_from": found.manifest["derived_from"],
+        "redactions": found.redactions,
+        "note": note,
     }
 
 

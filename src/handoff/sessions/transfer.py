@@ -15,7 +15,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from handoff.errors import HandoffError, ImportRefused, IntegrityFailed, UsageError
@@ -167,11 +167,13 @@ def write(exported: Exported, path: str) -> None:
 
 @dataclass(frozen=True)
 class Imported:
-    """``ref``: of the record. ``fresh``: False where it was here already."""
+    """``ref``: of the record. ``fresh``: False where it was here already. ``redactions``:
+    counts by kind of what was taken out on the way in (of older formats only)."""
 
     ref: str
     fresh: bool
     manifest: dict[str, Any]
+    redactions: dict[str, int] = field(default_factory=dict)
 
 
 def import_file(records: Records, path: str) -> Imported:
