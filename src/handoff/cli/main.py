@@ -48,6 +48,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "session": ("session", "hand a session over to a new one, once"),
         "mcp": ("mcp", "the same for any agent that speaks MCP"),
     },
+    "Nodes": {
+        "nodes": ("nodes", "commands and files on other machines"),
+    },
     "Keep house": {
         "project": ("project", "register, list or forget repositories"),
         "footprint": ("footprint", "processes that tasks hold"),

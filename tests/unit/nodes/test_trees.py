@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from handoff.errors import HandoffError, PathNotAllowed, ProtocolViolation
 from handoff.nodes.pack import Entry, Packer, Unpacker
-from handoff.nodes.trees import Counts, TreeWriter, manifest, pack
+from handoff.nodes.trees import Counts, manifest, pack
+from handoff.nodes.treewriting import TreeWriter
 
 
 def anything(_: str) -> None:
@@ -204,7 +205,7 @@ def test_names_can_be_excluded(nasty: pathlib.Path) -> None:
 def test_a_kill_leaves_whole_files(tmp_path: pathlib.Path) -> None:
     script = """
 import sys
-from handoff.nodes.trees import TreeWriter
+from handoff.nodes.treewriting import TreeWriter
 writer = TreeWriter(sys.argv[1], lambda _: None)
 while data := sys.stdin.buffer.read1(1 << 16):
     writer.feed(data)

@@ -23,7 +23,9 @@ from handoff.errors import (
 )
 from handoff.link.keys import MachineKey
 from handoff.link.tokens import NodeStore
+from handoff.nodes import told
 from handoff.nodes.audit import Audit
+from handoff.nodes.brain.again import CONTENT, conflict, from_journal, installation, never_known
 from handoff.nodes.brain.journal import BrainJournal, Sent
 from handoff.nodes.brain.session import Asking, Session
 from handoff.nodes.brain.shown import Connected
@@ -272,7 +274,7 @@ class Brain:
         running = self.asking.get(key)
         if running is not None:
             if (running.node, calls.digest(running.call)) != (target, calls.digest(call)):
-                raise _conflict(key)
+                raise conflict(key)
             return await self._wait(running, return_s)
         if call.reads:
             return None
@@ -280,7 +282,7 @@ class Brain:
         if found is None:
             return None
         if (found.node, found.digest) != (target, calls.digest(call)):
-            raise _conflict(key)
+            raise conflict(key)
         if found.state == "done":
             return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
         asking = Asking(key, target, call, found.by)
@@ -295,7 +297,7 @@ class Brain:
     def _note(self, session: Session, asking: Asking) -> tuple[bool, Result] | None:
         """Write the call down before it is sent; the answer if that was done before."""
         args = calls.to_json(asking.call)
-        shown = {name: one for name, one in args.items() if name not in _CONTENT}
+        shown = {name: one for name, one in args.items() if name not in CONTENT}
         found = self.journal.begin(
             asking.key,
             asking.node,
@@ -339,18 +341,18 @@ class Brain:
     async def _settle(self, session: Session, sent: Sent, asking: Asking | None) -> None:
         """Find out from a node that is back what became of a call."""
         if asking is None:
-            call = _from_journal(sent)
+            call = from_journal(sent)
             asking = Asking(sent.key, sent.node, call, sent.by)
             self.asking[sent.key] = asking
         if not session.calls2:
-            self._settled(asking, False, CallFailed.of(_never_known(asking)))
+            self._settled(asking, False, CallFailed.of(never_known(asking)))
             return
-        told = await session.ask(asking)
-        if told in {"running", "done"}:
+        state = await session.ask(asking)
+        if state in {"running", "done"}:
             return  # its streams and result come by themselves
-        if told == "unknown_outcome" or sent.instance != session.instance:
-            self._settled(asking, False, CallFailed.of(_never_known(asking)))
-        elif told == "never_seen":
+        if state == "unknown_outcome" or sent.instance != session.instance:
+            self._settled(asking, False, CallFailed.of(never_known(asking)))
+        elif state == "never_seen":
             self._again(session, asking)
 
     def _again(self, session: Session, asking: Asking) -> None:
@@ -383,7 +385,7 @@ class Brain:
                     request_id=asking.key,
                     node=asking.node,
                     op=asking.call.op,
-                    **outcome(answer),
+                    **told.outcome(answer),
                 )
         asking.finish(ok, answer)
 
@@ -394,7 +396,7 @@ class Brain:
             node=asking.node,
             actor=actor(asking.by),
             op=asking.call.op,
-            target=target_of(asking.call),
+            target=told.target(asking.call),
         )
 
     async def _online(self, target: str, wait_s: float) -> Session | None:
@@ -423,63 +425,8 @@ class Brain:
         task.add_done_callback(self._tasks.discard)
 
 
-_CONTENT = frozenset({"data", "stdin_data", "old", "new"})
-
-
-def installation(instance: str) -> str:
-    """Which installation an instance is of, whatever its boot."""
-    return instance.partition(".")[0]
-
-
-def outcome(answer: Result) -> dict[str, Any]:
-    """What an audit says of an answer."""
-    if isinstance(answer, CallFailed):
-        return {"status": "failed", "code": answer.code}
-    if isinstance(answer, calls.ExecResult):
-        return {
-            "status": answer.status,
-            "exit_code": answer.exit_code,
-            "duration_ms": answer.duration_ms,
-            "bytes": answer.stdout.bytes_total + answer.stderr.bytes_total,
-        }
-    return {"status": "ok"}
-
-
-def target_of(call: Call) -> str:
-    """What a call is about, for people."""
-    import shlex
-
-    if isinstance(call, calls.Exec):
-        return f"{call.cwd or '~'} :: {call.command or shlex.join(call.argv)}"
-    found = [str(getattr(call, name, "")) for name in ("path", "to", "job", "name")]
-    return " -> ".join(one for one in found if one)
-
-
 def actor(by: str) -> Any:
     """Who asked, from its JSON."""
     with contextlib.suppress(ValueError):
         return json.loads(by)
     return by
-
-
-def _conflict(key: str) -> HandoffError:
-    from handoff.errors import RequestConflict
-
-    return RequestConflict(f"the key {key} was used for another call", remedy="use a new key")
-
-
-def _from_journal(sent: Sent) -> Call:
-    args = dict(sent.args)
-    if sent.op == "exec" and args.get("stdin") == "given":
-        args["stdin"] = "none"
-    if sent.op == "edit":
-        args["old"] = "-"
-    return calls.call_from_json(sent.op, args)
-
-
-def _never_known(asking: Asking) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"{asking.node} does not know any more what became of this call; it may have run",
-        remedy="look at what it has done before you ask again with a new key",
-        key=asking.key,
-    )

@@ -12,25 +12,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handoff.errors import (
     ConfigError,
     HandoffError,
     OutcomeUnknown,
-    PolicyAsks,
     PolicyDenied,
     Unreachable,
 )
+from handoff.nodes import told
 from handoff.nodes.audit import Audit
+from handoff.nodes.node import machine
 from handoff.nodes.node.calls_journal import CallsJournal, Seen
-from handoff.nodes.node.execs import SHOWN, Execs, folder_name, result, shell, shown
+from handoff.nodes.node.execs import Execs, folder_name, result
 from handoff.nodes.node.filecalls import FileCalls, aside
 from handoff.nodes.node.keeping import Keep
-from handoff.nodes.node.policy import Policy, load
+from handoff.nodes.node.machine import Settings
+from handoff.nodes.node.policy import LOCK, Policy, load
+from handoff.nodes.node.ruling import rule
 from handoff.nodes.node.streams import NoStreams, Streams
 from handoff.nodes.node.treecalls import TreeCalls
 from handoff.wire.node import calls
@@ -39,10 +41,8 @@ from handoff.wire.node.calls import Call, CallFailed, Exec, ExecResult, Result
 if TYPE_CHECKING:
     from handoff.clock import Clock
 
-__all__ = ["FEATURES", "Engine", "Known", "Who"]
+__all__ = ["Engine", "Known", "Settings", "Who"]
 
-#: what this node can do beyond the calls themselves
-FEATURES = ("exec", "jobs", "files", "trees")
 #: output of a finished command is kept that long, and an upload that was cut
 KEEP_OUTPUT_MS = 3600 * 1000
 KEEP_UPLOAD_MS = 7 * 24 * 3600 * 1000
@@ -61,17 +61,6 @@ class Known(NamedTuple):
 
     state: str
     call: Call | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Where a node keeps its things, and what its configuration says."""
-
-    folder: str
-    home: str
-    policy: str
-    allowed: tuple[str, ...]
-    version: str
 
 
 class Engine:
@@ -140,6 +129,8 @@ class Engine:
         Raises:
             ConfigError: it can't be understood.
         """
+        if os.path.lexists(os.path.join(self._set.folder, LOCK)):
+            return Policy(enabled=False)
         try:
             found = os.stat(self._set.policy)
             seen: object = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
@@ -254,7 +245,7 @@ class Engine:
         try:
             row = self._row(key, call, who)
             try:
-                ruled = self._rule(key, call, digest)
+                ruled = rule(self.policy(), self.journal, self._clock, call, digest)
                 self._audit.row("call", **row, **ruled)
             except HandoffError as error:
                 self.journal.drop(key)  # nothing was done: the key may be used again
@@ -267,7 +258,7 @@ class Engine:
             except ConnectionError:
                 return self._cut(key, call, row)
             self.journal.end(key, ok=answer[0], answer=calls.to_json(answer[1]))
-            self._audit.row("result", **row, **_outcome(*answer))
+            self._audit.row("result", **row, **told.outcome(answer[1]))
             ended.set_result(answer)
             return answer
         finally:
@@ -313,43 +304,6 @@ class Engine:
             )
         return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
 
-    def _rule(self, key: str, call: Call, digest: str) -> dict[str, str]:
-        """What the policy says of a call that changes something.
-
-        Raises:
-            PolicyDenied, PolicyAsks.
-        """
-        policy = self.policy()
-        if not policy.enabled:
-            raise PolicyDenied(
-                "this node is switched off by its policy",
-                remedy="ask a person at the node to set enabled = true in its policy.toml",
-            )
-        if not isinstance(call, Exec):
-            return {"verdict": "allow"}  # of paths the policy is asked as they are opened
-        ruled = policy.may_run(call.argv or call.command)
-        if ruled.verdict == "ask":
-            ask, verdict = self.journal.ask(
-                digest, self._clock.new_id()[:8], shown(call), self._clock.now_ms()
-            )
-            if verdict == "allow":
-                return {"verdict": "allow", "rule": f"a person, {ask}"}
-            if verdict != "deny":
-                raise PolicyAsks(
-                    f"a person at the node has to agree first: {ruled.reason}",
-                    remedy=f"at the node: hermes-node approve {ask}; then ask again",
-                    ask=ask,
-                    rule=ruled.rule,
-                )
-            raise PolicyDenied("a person at the node refused it", ask=ask, key=key)
-        if not ruled.allowed:
-            raise PolicyDenied(
-                f"the node's policy refuses this command: {ruled.reason}",
-                remedy="hermes-node policy",
-                rule=ruled.rule,
-            )
-        return {"verdict": "allow", "rule": ruled.rule}
-
     async def _read(self, call: Call, streams: Streams) -> Result:
         """A call that changes nothing."""
         if not self.policy().enabled and not isinstance(call, calls.GetPolicy):
@@ -370,9 +324,9 @@ class Engine:
             case calls.TreeGet():
                 return await self._trees.get(call, streams)
             case calls.GetFacts():
-                return self.facts()
+                return machine.facts(self._set, self.policy, self._clock, self._started_ms)
             case calls.GetPolicy():
-                return self._shown_policy()
+                return machine.policy_view(self.policy())
         plain: dict[type[Call], Callable[[Any], Result]] = {
             calls.Stat: self._files.stat,
             calls.List: self._files.list,
@@ -443,7 +397,7 @@ class Engine:
                 if not ended.done():
                     ended.cancel()
         self.journal.end(seen.key, ok=answer[0], answer=calls.to_json(answer[1]))
-        self._audit.row("result", request_id=seen.key, op=seen.op, **_outcome(*answer))
+        self._audit.row("result", request_id=seen.key, op=seen.op, **told.outcome(answer[1]))
 
     async def _keeper(self) -> Keep:
         """The keeper, started anew if it is gone."""
@@ -461,48 +415,8 @@ class Engine:
             "brain": who.brain,
             "actor": dict(who.actor),
             "op": call.op,
-            "target": _target(call),
+            "target": told.target(call),
         }
-
-    def facts(self) -> calls.Facts:
-        """What kind of machine this is."""
-        names = os.uname()
-        with contextlib.suppress(ConfigError):
-            digest = self.policy().digest
-            return calls.Facts(
-                hostname=names.nodename,
-                os=names.sysname.lower(),
-                release=names.release,
-                arch=names.machine,
-                user=_user_name(),
-                uid=os.geteuid(),
-                home=self._set.home,
-                shell=shell(),
-                cpus=os.cpu_count() or 0,
-                memory_bytes=_memory(),
-                node_version=self._set.version,
-                python=platform.python_version(),
-                time_ms=self._clock.now_ms(),
-                started_ms=self._started_ms,
-                policy_sha256=digest,
-                features=FEATURES,
-            )
-        return calls.Facts(hostname=names.nodename, os=names.sysname.lower(), features=())
-
-    def _shown_policy(self) -> calls.PolicyView:
-        policy = self.policy()
-        return calls.PolicyView(
-            policy.digest,
-            policy.read_only,
-            policy.enabled,
-            {
-                "read": [one.text for one in policy.read],
-                "write": [one.text for one in policy.write],
-                "deny": [one.text for one in policy.deny],
-                "exec": policy.exec_default,
-                "rules": [f"{one.verdict}: {one.text}" for one in policy.rules],
-            },
-        )
 
 
 def _whole(seen: Seen) -> dict[str, Any]:
@@ -519,39 +433,3 @@ def _not_here(call: Call) -> HandoffError:
     from handoff.errors import BadRequest
 
     return BadRequest(f"this node can't do '{call.op}'", remedy="look at its features", field="op")
-
-
-def _outcome(ok: bool, answer: Result) -> dict[str, Any]:
-    """What the audit says of an answer."""
-    if isinstance(answer, CallFailed):
-        return {"status": "failed", "code": answer.code}
-    if isinstance(answer, ExecResult):
-        return {
-            "status": answer.status,
-            "exit_code": answer.exit_code,
-            "duration_ms": answer.duration_ms,
-            "bytes": answer.stdout.bytes_total + answer.stderr.bytes_total,
-        }
-    size = getattr(answer, "bytes_written", None)
-    return {"status": "ok" if ok else "failed"} | ({"bytes": size} if size is not None else {})
-
-
-def _target(call: Call) -> str:
-    if isinstance(call, Exec):
-        return f"{call.cwd or '~'} :: {shown(call)}"
-    found = [str(getattr(call, name, "")) for name in ("path", "to", "job", "name")]
-    return " -> ".join(one for one in found if one)[:SHOWN]
-
-
-def _user_name() -> str:
-    import pwd
-
-    with contextlib.suppress(KeyError):
-        return pwd.getpwuid(os.geteuid()).pw_name
-    return str(os.geteuid())
-
-
-def _memory() -> int:
-    with contextlib.suppress(ValueError, OSError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 0

@@ -24,6 +24,7 @@ from handoff.nodes.node import paths
 from handoff.nodes.node.keeping import Keep, Order, Running
 from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.streams import Streams
+from handoff.nodes.told import shown
 from handoff.wire.node.calls import (
     INLINE_LIMIT,
     Exec,
@@ -35,12 +36,10 @@ from handoff.wire.node.calls import (
     to_json,
 )
 
-__all__ = ["SHOWN", "Execs", "folder_name"]
+__all__ = ["Execs", "folder_name"]
 
 #: bytes of a stream that are sent at a time
 PIECE = 128 * 1024
-#: characters of a command that are shown in lists and audits
-SHOWN = 400
 #: bytes of output kept of each stream
 CAPACITY = 64 << 20
 _NAMES = {"stdout": "out", "stderr": "err"}
@@ -383,14 +382,6 @@ def between_signs(data: bytes, *, end: bool) -> bytes:
 def shell() -> str:
     """The shell that command lines are for."""
     return "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
-
-
-def shown(call: Exec) -> str:
-    """The command for people, shortened."""
-    import shlex
-
-    text = call.command or shlex.join(call.argv)
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 def _user(name: str, env: dict[str, str]) -> tuple[int, int, list[int]]:

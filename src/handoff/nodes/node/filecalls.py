@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fnmatch
-import grp
 import hashlib
 import os
-import pwd
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from handoff.errors import (
@@ -26,6 +23,7 @@ from handoff.errors import (
 from handoff.nodes.node import paths
 from handoff.nodes.node.calls_journal import CallsJournal
 from handoff.nodes.node.files import PIECE, Entry, Files, Reading
+from handoff.nodes.node.looking import Look, info
 from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.streams import Streams
 from handoff.nodes.node.writing import Order, Writing, forget
@@ -161,7 +159,7 @@ class FileCalls:
             length = rest if call.length < 0 else call.length
             if not call.stream:
                 return await aside(self._piece, call, file, length)
-            look = _Look()
+            look = Look()
             at = call.offset
             # a file of /proc and the like has no size: it is read to its end
             end = None if call.length < 0 else call.offset + length
@@ -348,7 +346,7 @@ class FileCalls:
             parts.append(data)
             at, left = at + len(data), left - len(data)
         whole = b"".join(parts)
-        look = _Look()
+        look = Look()
         look.feed(whole)
         made = look.result(call.offset, at, file.entry)
         return replace(made, data=whole)
@@ -425,73 +423,6 @@ def _whole(pattern: str) -> str:
     return "(?s:" + "".join(out) + ")"
 
 
-class _Look:
-    """What the bytes of a text are like, piece by piece."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self._first = b""
-        self._lf = self._crlf = self._cr = 0
-        self._last = b""
-        self._utf8 = True
-        self._rest = b""
-
-    def feed(self, data: bytes) -> None:
-        self._hash.update(data)
-        if len(self._first) < 4:
-            self._first += data[: 4 - len(self._first)]
-        joined = self._last + data
-        self._crlf += joined.count(b"\r\n")
-        self._lf += data.count(b"\n")
-        self._cr += data.count(b"\r")
-        self._last = data[-1:]
-        if self._utf8:
-            text = self._rest + data
-            try:
-                text.decode("utf-8")
-                self._rest = b""
-            except UnicodeDecodeError as error:
-                # a character may be parted between two pieces
-                if error.reason == "unexpected end of data" and len(text) - error.start < 4:
-                    self._rest = text[error.start :]
-                else:
-                    self._utf8 = False
-
-    def result(self, offset: int, end: int, entry: Entry) -> ReadResult:
-        kinds = {
-            "crlf": self._crlf,
-            "lf": self._lf - self._crlf,
-            "cr": self._cr - self._crlf,
-        }
-        there = [name for name, count in kinds.items() if count > 0]
-        return ReadResult(
-            sha256=self._hash.hexdigest(),
-            offset=offset,
-            size=max(entry.size, end),
-            eof=end >= entry.size,
-            etag=entry.etag,
-            permissions=entry.mode,
-            mtime_ns=entry.mtime_ns,
-            lines=sum(kinds.values()),
-            newline="" if not there else there[0] if len(there) == 1 else "mixed",
-            bom=_bom(self._first) if offset == 0 else "",
-            utf8=self._utf8 and not self._rest,
-        )
-
-
-def _bom(first: bytes) -> str:
-    for mark, name in (
-        (b"\xff\xfe\x00\x00", "utf-32-le"),
-        (b"\x00\x00\xfe\xff", "utf-32-be"),
-        (b"\xef\xbb\xbf", "utf-8"),
-        (b"\xff\xfe", "utf-16-le"),
-        (b"\xfe\xff", "utf-16-be"),
-    ):
-        if first.startswith(mark):
-            return name
-    return ""
-
-
 def _pieces(file: Reading) -> Iterator[bytes]:
     at = 0
     while data := file.piece(at, PIECE):
@@ -508,36 +439,3 @@ def _changed(path: str, entry: Entry) -> FileChanged:
 def _part_key(name: str) -> str:
     """A call's key or an upload's name as a part of a file's name."""
     return hashlib.sha256(name.encode()).hexdigest()[:32]
-
-
-def info(entry: Entry, path: str, digest: str = "") -> FileInfo:
-    """One name, as a brain sees it."""
-    kinds = {"pipe": "fifo", "device": "unknown"}
-    return FileInfo(
-        path=path,
-        kind=kinds.get(entry.type, entry.type),
-        size=entry.size,
-        permissions=entry.mode,
-        mtime_ns=entry.mtime_ns,
-        uid=entry.uid,
-        gid=entry.gid,
-        owner=_user(entry.uid),
-        group=_group(entry.gid),
-        target=entry.target,
-        etag=entry.etag,
-        sha256=digest,
-    )
-
-
-@lru_cache(maxsize=1024)
-def _user(uid: int) -> str:
-    with contextlib.suppress(KeyError):
-        return pwd.getpwuid(uid).pw_name
-    return ""
-
-
-@lru_cache(maxsize=1024)
-def _group(gid: int) -> str:
-    with contextlib.suppress(KeyError):
-        return grp.getgrgid(gid).gr_name
-    return ""

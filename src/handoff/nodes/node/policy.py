@@ -42,8 +42,10 @@ from handoff.errors import ConfigError, PathNotAllowed, PolicyDenied
 from handoff.nodes.node.commands import Rule, judge, parse_rule
 from handoff.nodes.node.globs import Pattern, compile_pattern
 
-__all__ = ["DENIED", "LIMIT", "Decision", "Policy", "load", "parse"]
+__all__ = ["DENIED", "LIMIT", "LOCK", "Decision", "Policy", "load", "parse"]
 
+#: a file of this name beside the policy switches the node off at once
+LOCK = "locked"
 #: bytes of a policy file
 LIMIT = 256 * 1024
 #: kept from every brain unless ``deny_defaults = false``: credentials, and what is no file

@@ -11,7 +11,8 @@ from handoff.nodes.node.files import PIECE
 from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.streams import Streams
 from handoff.nodes.pack import Entry, Packer
-from handoff.nodes.trees import Counts, TreeWriter, manifest, pack
+from handoff.nodes.trees import Counts, manifest, pack
+from handoff.nodes.treewriting import TreeWriter
 from handoff.wire.node.calls import Skipped, TreeGet, TreeManifest, TreePut, TreeResult
 
 __all__ = ["TreeCalls"]

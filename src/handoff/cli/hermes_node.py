@@ -1,0 +1,415 @@
+"""The command ``hermes-node``: the machine's own side of the node protocol.
+
+``pair`` and ``run`` are what it takes; the rest looks at the node, or decides about it. It
+reads the Go node's ``config.toml`` as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from handoff import __version__
+from handoff.cli.terminal import is_tty, safe, safe_line
+from handoff.errors import ConfigError, HandoffError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+VERBS = {
+    "pair": "become a node of the brain that showed a code",
+    "run": "dial the brain and serve it, in the foreground",
+    "status": "the link as it is now",
+    "stop": "end the node; --keep leaves its commands running",
+    "validate": "check the configuration and the policy",
+    "doctor": "check everything that a node needs",
+    "policy": "what may be done to this machine",
+    "asks": "commands that wait for a person here",
+    "approve": "allow one command once",
+    "deny": "refuse one command",
+    "lock": "refuse everything at once, until unlock",
+    "unlock": "take the lock away",
+    "logs": "what was asked of this machine",
+    "service": "text of a systemd or launchd service",
+}
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    wants_json = "--json" in argv
+    try:
+        if not argv or argv[0] in {"-h", "--help", "help"}:
+            print(help_text())
+            return 0
+        if argv[0] in {"-V", "--version"}:
+            print(f"hermes-node {__version__}")
+            return 0
+        return _run(argv)
+    except SystemExit as ended:  # argparse after --help
+        return ended.code if isinstance(ended.code, int) else 2
+    except HandoffError as error:
+        if wants_json:
+            body = {**error.to_json(), "exit_code": error.exit_code}
+            print(json.dumps(body), file=sys.stderr)
+        else:
+            print(f"hermes-node: {safe(error.cause)}", file=sys.stderr)
+            if error.remedy:
+                print(f"  try: {safe(error.remedy)}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except KeyboardInterrupt:
+        return 130
+
+
+def help_text() -> str:
+    """What ``hermes-node --help`` prints."""
+    lines = [
+        "Let a brain run commands and move files on this machine, under this machine's policy.",
+        "",
+        "usage: hermes-node [--config PATH] VERB ...",
+        "",
+    ]
+    lines += [f"  {name:<9} {about}" for name, about in VERBS.items()]
+    lines += [
+        "",
+        "examples:",
+        "  hermes-node pair hn1…            (the code that `handoff nodes pair` shows)",
+        "  hermes-node run",
+        "",
+        "Files: ~/.hermes-node/config.toml, policy.toml; --config names another folder's.",
+        "Exit: 0 done, 1 failed, 2 usage, 3 not allowed now, 4 not found, 5 unreachable.",
+    ]
+    return "\n".join(lines)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse whose mistakes are typed."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises: UsageError."""
+        raise UsageError(message, remedy=f"{self.prog} --help")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = _Parser(prog="hermes-node", allow_abbrev=False)
+    top.add_argument("--config", default="", metavar="PATH")
+    top.add_argument("--json", action="store_true")
+    sub = top.add_subparsers(dest="verb", required=True)
+    made = {
+        name: sub.add_parser(name, help=about, description=about, allow_abbrev=False)
+        for name, about in VERBS.items()
+    }
+    for one in made.values():
+        one.add_argument("--config", default=argparse.SUPPRESS, metavar="PATH")
+        one.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
+    pair = made["pair"]
+    pair.add_argument("code", nargs="?", default="", help="the code; '-' reads it from stdin")
+    pair.add_argument("--name", default="", help="this node's name, where the code has none")
+    pair.add_argument("--server", default="", metavar="URL", help="older brains: their address")
+    pair.add_argument(
+        "--token-file", default="", metavar="FILE", help="older brains: file with the token"
+    )
+    pair.add_argument(
+        "--pin", default="", metavar="HEX", help="older brains: certificate's SHA-256"
+    )
+    pair.add_argument(
+        "--allow", action="append", default=[], metavar="PATH", help="readable and writable here"
+    )
+    made["stop"].add_argument("--keep", action="store_true", help="leave its commands running")
+    for name in ("approve", "deny"):
+        made[name].add_argument("ask", help="what `hermes-node asks` shows")
+    made["logs"].add_argument("-n", type=int, default=50, metavar="N")
+    made["logs"].add_argument("--verify", action="store_true")
+    made["service"].add_argument("kind", choices=("systemd", "launchd"))
+    return top
+
+
+def _run(argv: list[str]) -> int:
+    args = parser().parse_args(argv)
+    verbs: dict[str, Callable[[Namespace], int]] = {
+        "pair": _pair,
+        "run": _serve,
+        "status": _status,
+        "stop": _stop,
+        "validate": _validate,
+        "doctor": _doctor,
+        "policy": _policy,
+        "asks": _asks,
+        "approve": lambda given: _rule(given, "allow"),
+        "deny": lambda given: _rule(given, "deny"),
+        "lock": lambda given: _lock(given, on=True),
+        "unlock": lambda given: _lock(given, on=False),
+        "logs": _logs,
+        "service": _service,
+    }
+    return verbs[args.verb](args)
+
+
+def config_path(args: Namespace) -> str:
+    """The configuration file."""
+    given = args.config or os.environ.get("HERMES_NODE_CONFIG", "")
+    return os.path.abspath(os.path.expanduser(given or "~/.hermes-node/config.toml"))
+
+
+def folder(args: Namespace) -> str:
+    """The node's folder."""
+    return os.path.dirname(config_path(args))
+
+
+def _tell(args: Namespace, value: Any, text: str) -> None:
+    if args.json or not is_tty(sys.stdout):
+        print(json.dumps(value))
+    else:
+        print(safe(text))
+
+
+def _pair(args: Namespace) -> int:
+    import asyncio
+
+    from handoff.clock import SystemClock
+    from handoff.link.keys import load_or_make_key
+    from handoff.link.pairing import parse_code
+    from handoff.nodes.node.config import Config, server_url, write
+    from handoff.nodes.node.dialler import pair
+
+    path = config_path(args)
+    if os.path.exists(path):
+        raise ConfigError(
+            f"{path} exists: this machine is paired already",
+            remedy=f"mv {path} {path}.old, or give --config",
+            path=path,
+        )
+    if args.server or args.token_file:
+        return _pair_old(args, path)
+    text = sys.stdin.readline() if args.code in {"", "-"} else args.code
+    code = parse_code(text)
+    key = load_or_make_key(os.path.join(folder(args), "key.pem"))
+    name = asyncio.run(pair(code, key, SystemClock(), args.name))
+    config = Config(
+        folder(args),
+        server_url(code.address),
+        name,
+        allowed_paths=tuple(os.path.abspath(os.path.expanduser(one)) for one in args.allow),
+        brain_key=code.brain_key,
+        require="e2e2",
+    )
+    write(path, config)
+    _tell(
+        args,
+        {"name": name, "config": path, "server_url": config.server_url},
+        f"this machine is the node '{name}' of {config.server_url}\n"
+        f"  {path}; start it: hermes-node run\n"
+        "  it runs any command that this user may run: narrow it with policy.toml beside it",
+    )
+    return 0
+
+
+def _pair_old(args: Namespace, path: str) -> int:
+    from handoff.nodes.node.config import Config, server_url, write
+
+    if not args.server or not args.token_file or not args.name:
+        raise UsageError(
+            "an older brain needs --server, --token-file and --name", remedy="hermes-node --help"
+        )
+    with open(args.token_file, encoding="ascii") as file:
+        token = file.read().strip()
+    try:
+        url = server_url(args.server)
+    except ValueError as error:
+        raise UsageError(f"--server {error}", remedy="give ws://host:port or wss://…") from error
+    config = Config(
+        folder(args),
+        url,
+        args.name,
+        token=token,
+        allowed_paths=tuple(os.path.abspath(os.path.expanduser(one)) for one in args.allow),
+        pinned_cert_sha256=args.pin,
+    )
+    write(path, config)
+    _tell(args, {"name": args.name, "config": path}, f"{path} is written: hermes-node run")
+    return 0
+
+
+def _serve(args: Namespace) -> int:
+    import asyncio
+
+    from handoff.nodes.node.main import run
+
+    def shown(line: str) -> None:
+        print(safe_line(line), file=sys.stderr, flush=True)
+
+    return asyncio.run(run(config_path(args), __version__, shown))
+
+
+def _status(args: Namespace) -> int:
+    from handoff.nodes.node.main import living, read_status
+
+    status = read_status(folder(args))
+    if not living(folder(args)):
+        status["state"] = "stopped"
+    error = f"\n  last error: {status['last_error']}" if status.get("last_error") else ""
+    _tell(
+        args,
+        status,
+        f"{status.get('name', '?')}: {status['state']} to {status.get('server_url', '?')}{error}",
+    )
+    return 0 if status["state"] == "connected" else 1
+
+
+def _stop(args: Namespace) -> int:
+    from handoff.nodes.node.main import stop
+
+    done = stop(folder(args), keep=args.keep)
+    _tell(args, {"stopped": done}, "the node ends" if done else "no node runs")
+    return 0
+
+
+def _validate(args: Namespace) -> int:
+    from handoff.nodes.node.config import load
+    from handoff.nodes.node.policy import load as load_policy
+
+    config = load(config_path(args))
+    load_policy(os.path.join(folder(args), "policy.toml"), _home(), config.allowed_paths)
+    missing = [one for one in config.allowed_paths if not os.path.isdir(os.path.expanduser(one))]
+    warnings = [f"unknown key: {one}" for one in config.unknown]
+    warnings += [f"allowed path is no folder: {one}" for one in missing]
+    if not config.secure:
+        warnings.append("the link is not encrypted by TLS: ws:// is for tunnels only")
+    _tell(
+        args,
+        {"ok": True, "warnings": warnings},
+        "\n".join(["the configuration and the policy are valid", *warnings]),
+    )
+    return 0
+
+
+def _home() -> str:
+    return os.path.expanduser("~")
+
+
+def _doctor(args: Namespace) -> int:
+    from handoff.nodes.node.checks import checks
+
+    found = checks(config_path(args), _home())
+    good = all(one.ok for one in found)
+    lines = [f"{'ok  ' if one.ok else 'FAIL'} {one.name}: {one.detail}" for one in found]
+    _tell(args, {"ok": good, "checks": [one._asdict() for one in found]}, "\n".join(lines))
+    return 0 if good else 1
+
+
+def _policy(args: Namespace) -> int:
+    from handoff.nodes.node.config import load
+    from handoff.nodes.node.policy import load as load_policy
+
+    config = load(config_path(args))
+    path = os.path.join(folder(args), "policy.toml")
+    policy = load_policy(path, _home(), config.allowed_paths)
+    value = {
+        "file": path if os.path.exists(path) else "",
+        "sha256": policy.digest,
+        "enabled": policy.enabled,
+        "read_only": policy.read_only,
+        "read": [one.text for one in policy.read],
+        "write": [one.text for one in policy.write],
+        "deny": [one.text for one in policy.deny],
+        "exec": policy.exec_default,
+        "rules": [f"{one.verdict}: {one.text}" for one in policy.rules],
+        "run_as": policy.run_as,
+    }
+    _tell(args, value, "\n".join(f"{key}: {one}" for key, one in value.items()))
+    return 0
+
+
+def _journal(args: Namespace) -> Any:
+    from handoff.nodes.node.calls_journal import CallsJournal
+
+    path = os.path.join(folder(args), "calls.sqlite3")
+    if not os.path.exists(path):
+        raise ConfigError(f"no node has run in {folder(args)}", remedy="hermes-node run")
+    return CallsJournal(path)
+
+
+def _asks(args: Namespace) -> int:
+    journal = _journal(args)
+    try:
+        waiting = journal.asks()
+    finally:
+        journal.close()
+    lines = [f"{one['id']}  {one['shown']}" for one in waiting] or ["nothing waits"]
+    _tell(args, {"asks": waiting}, "\n".join(safe_line(line) for line in lines))
+    return 0
+
+
+def _rule(args: Namespace, verdict: str) -> int:
+    from handoff.errors import UnknownCall
+    from handoff.ids import resolve
+
+    journal = _journal(args)
+    try:
+        ask = resolve(args.ask, [one["id"] for one in journal.asks()], UnknownCall)
+        journal.rule(ask, verdict)
+    finally:
+        journal.close()
+    word = "may run once" if verdict == "allow" else "is refused"
+    _tell(args, {"ask": ask, "verdict": verdict}, f"{ask} {word}")
+    return 0
+
+
+def _lock(args: Namespace, *, on: bool) -> int:
+    from handoff.link.files import write_private
+    from handoff.nodes.node.policy import LOCK
+
+    path = os.path.join(folder(args), LOCK)
+    if on:
+        write_private(path, b"")
+    elif os.path.exists(path):
+        os.unlink(path)
+    _tell(args, {"locked": on}, "everything is refused" if on else "the policy counts again")
+    return 0
+
+
+def _logs(args: Namespace) -> int:
+    from collections import deque
+
+    from handoff.nodes import audit
+
+    where = os.path.join(folder(args), "audit")
+    if args.verify:
+        report = audit.verify(where)
+        found = [one._asdict() for one in report.findings]
+        lines = [f"{one.file}:{one.line}: {one.what}" for one in report.findings]
+        text = "\n".join(lines) or f"{report.rows} rows, unbroken"
+        _tell(args, {"rows": report.rows, "findings": found}, text)
+        return 1 if found else 0
+    for row in deque(audit.rows(where), maxlen=max(1, args.n)):
+        if args.json or not is_tty(sys.stdout):
+            print(json.dumps(row))
+        else:
+            told = [str(row.get(key, "")) for key in ("op", "target", "verdict", "status", "code")]
+            print(safe_line(f"{row['at']} {row['event']:<7} {' '.join(filter(None, told))}"))
+    return 0
+
+
+def _service(args: Namespace) -> int:
+    from handoff.nodes.node.service import launchd, systemd
+
+    made = systemd if args.kind == "systemd" else launchd
+    sys.stdout.write(made(config_path(args)))
+    return 0
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,161 @@
+"""``handoff nodes serve | status | stop | doctor``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from handoff.cli import nodes_place as place
+from handoff.errors import HandoffError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from handoff.cli.context import Context
+    from handoff.cli.parsing import Parser
+
+
+def parser(name: str) -> Parser:
+    """The verb's own flags."""
+    if name == "serve":
+        return _serve_flags()
+    about = {
+        "status": "Whether a brain serves, where nodes dial it, and how many do.",
+        "stop": "End the brain. Nodes dial again; what runs on them goes on, and its results\n"
+        "are kept for the next brain.",
+        "doctor": "Check the brain, its files, its port and its nodes.",
+    }[name]
+    return place.parser(name, about, examples=f"  handoff nodes {name}")
+
+
+def run(name: str, args: Namespace, context: Context) -> int:
+    """Do it."""
+    if name == "serve":
+        return _serve(args, context)
+    if name == "stop":
+        place.client(args, start=False).ask("stop")
+        place.tell(context, {"stopped": True}, "The brain ends.")
+        return 0
+    return _status(args, context) if name == "status" else _doctor(args, context)
+
+
+def _serve_flags() -> Parser:
+    made = place.parser(
+        "serve",
+        "Run the brain in the foreground. What is given here is kept in the brain's folder,\n"
+        "and counts for a brain that another command starts as well.",
+        examples="  handoff nodes serve\n"
+        "  handoff nodes serve --host 0.0.0.0 --address wss://brain.example:7000",
+    )
+    made.add_argument("--host", default="", help="address to listen on (default: 127.0.0.1)")
+    made.add_argument("--port", type=int, default=-1, help="port (default: 7000; 0: a free one)")
+    made.add_argument("--address", metavar="URL", default="", help="what nodes dial, if another")
+    made.add_argument(
+        "--no-tls", action="store_true", help="plain WebSocket: behind a proxy or tunnel only"
+    )
+    made.add_argument(
+        "--require", choices=("any", "e2e", "e2e2"), default="", help="sealed sessions only"
+    )
+    return made
+
+
+def _serve(args: Namespace, context: Context) -> int:
+    import asyncio
+    from dataclasses import replace
+
+    from handoff.link.files import make_folder
+    from handoff.nodes.brain.main import load_settings, save_settings, serve
+
+    where = place.folder(args)
+    make_folder(where)
+    settings = load_settings(where)
+    changes: dict[str, Any] = {}
+    if args.host:
+        changes["host"] = args.host
+    if args.port >= 0:
+        changes["port"] = args.port
+    if args.address:
+        changes["address"] = args.address
+    if args.no_tls:
+        changes["tls"] = False
+    if args.require:
+        changes["require"] = "" if args.require == "any" else args.require
+    if changes:
+        settings = replace(settings, **changes)
+        save_settings(where, settings)
+
+    def ready(status: dict[str, Any]) -> None:
+        line = (
+            f"nodes dial {status['address']}  (key {status['fingerprint']})\n"
+            f"  listening on {status['host']}:{status['port']}, folder {where}\n"
+            f"  pair one: {context.command('nodes', 'pair', 'NAME')}"
+        )
+        if not status["tls"]:
+            line += "\n  without TLS: only behind a proxy or tunnel that has it"
+        place.tell(context, {"ready": status}, line)
+        sys.stdout.flush()
+
+    asyncio.run(serve(where, settings, ready))
+    return 0
+
+
+def _status(args: Namespace, context: Context) -> int:
+    status = place.client(args, start=False).ask("status")
+    place.tell(
+        context,
+        status,
+        f"nodes dial {status['address']}  (key {status['fingerprint']})\n"
+        f"  {status['connected']} connected, {status['under_way']} calls under way; "
+        f"process {status['pid']}, folder {status['folder']}",
+    )
+    return 0
+
+
+def _doctor(args: Namespace, context: Context) -> int:
+    checks: list[tuple[str, bool, str]] = []
+    where = place.folder(args)
+
+    def check(name: str, good: bool, detail: str) -> None:
+        checks.append((name, good, detail))
+
+    check("folder", os.path.isdir(where), where)
+    if os.path.isdir(where):
+        bits = os.stat(where).st_mode & 0o077
+        check("private", not bits, "for its user alone" if not bits else f"chmod 700 {where}")
+    _doctor_settings(where, check)
+    try:
+        brain = place.client(args, start=False)
+        status = brain.ask("status")
+        check("brain", True, f"process {status['pid']}, {status['address']}")
+        for one in brain.ask("nodes")["nodes"]:
+            good = one["state"] == "connected"
+            check(f"node {one['name']}", good or one["state"] == "revoked", one["state"])
+    except HandoffError as error:
+        check("brain", False, f"{error.cause}; {context.command('nodes', 'serve')}")
+    good = all(one[1] for one in checks)
+    rows = [{"check": name, "ok": fine, "detail": detail} for name, fine, detail in checks]
+    lines = [f"{'ok  ' if fine else 'FAIL'} {name}: {detail}" for name, fine, detail in checks]
+    place.tell(context, {"ok": good, "checks": rows}, "\n".join(lines))
+    return 0 if good else 1
+
+
+def _doctor_settings(where: str, check: Any) -> None:
+    from handoff.nodes import audit
+    from handoff.nodes.brain.main import load_settings
+
+    try:
+        settings = load_settings(where)
+        check("settings", True, f"{settings.host}:{settings.port}")
+        local = settings.host in {"127.0.0.1", "::1", "localhost"}
+        detail = "for this machine and tunnels only" if local else settings.host
+        check("reach", True, detail)
+    except HandoffError as error:
+        check("settings", False, error.cause)
+    try:
+        report = audit.verify(os.path.join(where, "audit"))
+        found = [f"{one.file}:{one.line} {one.what}" for one in report.findings[:3]]
+        check("audit", not found, "; ".join(found) or f"{report.rows} rows, unbroken")
+    except HandoffError as error:
+        check("audit", False, error.cause)

@@ -1,0 +1,310 @@
+"""``handoff nodes exec | jobs``: commands on nodes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from handoff.cli import nodes_place as place
+from handoff.errors import HandoffError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+    from typing import Any
+
+    from handoff.cli.context import Context
+    from handoff.cli.parsing import Parser
+    from handoff.nodes.client import BrainClient
+
+#: bytes of standard input that are read at a time
+CHUNK = 1 << 16
+#: what a shell says of a command that a signal ended
+SIGNALLED = 128
+
+
+def parser(name: str) -> Parser:
+    """The verb's own flags."""
+    if name == "jobs":
+        return _job_flags()
+    made = place.parser(
+        "exec",
+        "Run a command on nodes. What it writes comes as it is written, and its exit code is\n"
+        "ours (of several nodes: the highest). The command goes behind --, as a program with\n"
+        "its arguments; --shell takes a line for the node's shell instead.",
+        examples="  handoff nodes exec lab -- make test\n"
+        "  handoff nodes exec lab --shell 'cd src && make'\n"
+        "  handoff nodes exec --tag linux --limit 4 -- uptime",
+    )
+    made.add_argument("names", nargs="*", metavar="NODE", help="nodes by name; 'all' for each")
+    made.add_argument("--tag", action="append", default=[], help="nodes that have this tag")
+    made.add_argument("--limit", type=int, default=8, metavar="N", help="nodes at a time")
+    _command_flags(made)
+    made.add_argument("--stdin", action="store_true", help="send our standard input")
+    made.add_argument("--key", default="", help="the call's key: the same runs nothing twice")
+    made.add_argument(
+        "--queue-until", metavar="TIME", default="0", help="wait so long for a node that is away"
+    )
+    return made
+
+
+def _command_flags(made: Parser) -> None:
+    made.add_argument("--shell", metavar="LINE", default="", help="a line for the node's shell")
+    made.add_argument("--cwd", default="", help="folder to start in (default: the home)")
+    made.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for it"
+    )
+    made.add_argument("--timeout", metavar="TIME", default="1h", help="time limit (default: 1h)")
+
+
+def _job_flags() -> Parser:
+    made = place.parser(
+        "jobs",
+        "Commands in the background of a node. Without a verb: all of them.",
+        examples="  handoff nodes jobs lab start -- make world\n"
+        "  handoff nodes jobs lab\n"
+        "  handoff nodes jobs lab tail call-4f0c…",
+    )
+    made.add_argument("node", help="the node")
+    made.add_argument(
+        "verb",
+        nargs="?",
+        default="list",
+        choices=("list", "start", "tail", "wait", "kill", "forget"),
+        help="what to do",
+    )
+    made.add_argument("job", nargs="?", default="", help="the job's key, or its beginning")
+    _command_flags(made)
+    made.add_argument("--stderr", action="store_true", help="tail: its errors")
+    return made
+
+
+def run(name: str, args: Namespace, context: Context) -> int:
+    """Do it."""
+    return _jobs(args, context) if name == "jobs" else _exec(args, context)
+
+
+def call_of(args: Namespace, context: Context) -> dict[str, Any]:
+    """The command as the arguments of a call.
+
+    Raises:
+        UsageError: none, or two.
+    """
+    from handoff.cli.parsing import duration
+
+    words = context.rest or []
+    if bool(words) == bool(args.shell):
+        raise UsageError(
+            "give a command behind '--', or a line with --shell",
+            remedy="handoff nodes exec NODE -- COMMAND ...",
+        )
+    env = {}
+    for one in args.env:
+        key, given, value = one.partition("=")
+        if not given or not key:
+            raise UsageError(f"--env {one}: write NAME=VALUE", remedy="handoff nodes exec --help")
+        env[key] = place.argument(value)
+    limit = round(duration(args.timeout) * 1000)
+    made: dict[str, Any] = {"timeout_ms": limit}
+    if words:
+        made["argv"] = [place.argument(word) for word in words]
+    else:
+        made["command"] = place.argument(args.shell)
+    if args.cwd:
+        made["cwd"] = place.argument(args.cwd)
+    if env:
+        made["env"] = env
+    return made
+
+
+def _exec(args: Namespace, context: Context) -> int:
+    from handoff.cli.parsing import duration
+    from handoff.nodes.client import new_key
+
+    call = call_of(args, context)
+    brain = place.client(args)
+    names = place.choose(brain, args.names, args.tag)
+    wait_s = duration(args.queue_until)
+    if len(names) == 1:
+        return _one(brain, names[0], call, args, context, wait_s)
+    if args.stdin or args.key:
+        raise UsageError("--stdin and --key are for one node", remedy="name one node")
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    worst = 0
+    with ThreadPoolExecutor(max(1, args.limit)) as pool:
+        asked = {
+            pool.submit(
+                brain.call, name, "exec", call, key=new_key(), by=place.by(), wait_s=wait_s
+            ): name
+            for name in names
+        }
+        for future in as_completed(asked):
+            worst = max(worst, _told(asked[future], future, context))
+    return worst
+
+
+def _told(name: str, future: Any, context: Context) -> int:
+    """One node's part of a command on many."""
+    from handoff.cli.terminal import safe
+
+    try:
+        ok, value = future.result()
+    except HandoffError as error:
+        ok, value = False, error.to_json()
+    if not context.human:
+        context.emit({"node": name, "ok": ok, "result": value})
+        return _code(value) if ok else place.failed(value).exit_code
+    if not ok:
+        context.say(f"{name}: {value.get('error')}")
+        return place.failed(value).exit_code
+    for stream in ("stdout", "stderr"):
+        text = whole(value, stream).decode("utf-8", "replace")
+        for line in text.splitlines():
+            context.show(safe(f"{name}: {line}"))
+    return _code(value)
+
+
+def _one(
+    brain: BrainClient,
+    name: str,
+    call: dict[str, Any],
+    args: Namespace,
+    context: Context,
+    wait_s: float,
+) -> int:
+    from handoff.nodes.client import new_key
+
+    key = args.key or new_key()
+    streamed = not context.json_wanted
+    if args.stdin:
+        call["stdin"] = "stream"
+    if streamed:
+        call["stream"] = True
+    ok, value = brain.call(
+        name,
+        "exec",
+        call,
+        key=key,
+        by=place.by(),
+        wait_s=wait_s,
+        pieces=_write if streamed else None,
+        feed=_input() if args.stdin else None,
+    )
+    if not ok:
+        raise place.failed({**value, "details": {**value.get("details", {}), "key": key}})
+    if not streamed:
+        context.emit({"node": name, "key": key, "result": value})
+        return _code(value)
+    for stream, fd in (("stdout", 1), ("stderr", 2)):
+        told = value.get(stream, {})
+        if told and not told.get("streamed"):
+            _write_all(fd, whole(value, stream))
+    notes = [value["note"]] if value.get("note") else []
+    if value.get("still_holding"):
+        notes.append("something that it started still had its output open, and was ended")
+    if value.get("status") not in {"ok", "error", None}:
+        notes.append(f"{value['status']} ({value.get('ended_by', '')})")
+    for note in notes:
+        context.say(f"handoff: {name}: {note}")
+    return _code(value)
+
+
+def whole(value: dict[str, Any], stream: str) -> bytes:
+    """A stream of a result: its start, a line that says what is left out, its end."""
+    told = value.get(stream, {})
+    head = place.text_of(told.get("head", ""))
+    tail = place.text_of(told.get("tail", ""))
+    cut = told.get("bytes_total", 0) - len(head) - len(tail)
+    if cut <= 0:
+        return head + tail
+    return head + f"\n[{cut} bytes left out; read_output {told.get('spill')}]\n".encode() + tail
+
+
+def _code(value: dict[str, Any]) -> int:
+    """The exit code that a result stands for."""
+    if value.get("status") == "timeout":
+        return 124
+    if value.get("exit_code") is not None:
+        return int(value["exit_code"])
+    if value.get("signal"):
+        return SIGNALLED + int(value["signal"])
+    return 0 if value.get("status") in {"ok", None} else 1
+
+
+def _write(stream: str, data: bytes) -> None:
+    _write_all(2 if stream == "stderr" else 1, data)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    (sys.stderr if fd == 2 else sys.stdout).flush()
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _input() -> Iterator[bytes]:
+    while data := os.read(0, CHUNK):
+        yield data
+
+
+def _jobs(args: Namespace, context: Context) -> int:
+    from handoff.nodes.client import new_key
+
+    brain = place.client(args)
+    if args.verb == "start":
+        call = {**call_of(args, context), "job": True}
+        if args.timeout == "1h":
+            call["timeout_ms"] = 0
+        ok, value = brain.call(args.node, "exec", call, key=new_key(), by=place.by())
+        if not ok:
+            raise place.failed(value)
+        place.tell(context, value, f"{value['job']}  process {value.get('pid')}")
+        return 0
+    if args.verb == "list":
+        return _job_list(brain, args, context)
+    job = _resolve(brain, args)
+    if args.verb == "tail":
+        stream = "stderr" if args.stderr else "stdout"
+        ok, value = brain.call(args.node, "job_tail", {"job": job, "stream": stream})
+        if not ok:
+            raise place.failed(value)
+        _write_all(1, place.text_of(value.get("data", "")))
+        return 0
+    verb = {"wait": "job_wait", "kill": "job_kill", "forget": "job_forget"}[args.verb]
+    given: dict[str, Any] = {"job": job}
+    if args.verb == "wait":
+        given["timeout_ms"] = 3_600_000
+    ok, value = brain.call(args.node, verb, given, key=new_key(), by=place.by())
+    if not ok:
+        raise place.failed(value)
+    place.tell(context, value, f"{job}: {value.get('state', 'done')}")
+    return _code(value.get("result", {})) if args.verb == "wait" else 0
+
+
+def _job_list(brain: BrainClient, args: Namespace, context: Context) -> int:
+    from handoff.cli.terminal import safe_line
+
+    ok, value = brain.call(args.node, "job_list", {}, by=place.by())
+    if not ok:
+        raise place.failed(value)
+    if not context.human:
+        context.emit(value)
+        return 0
+    for one in value.get("jobs", []):
+        context.show(safe_line(f"{one['job']}  {one['state']:<8} {one.get('command', '')}"))
+    return 0
+
+
+def _resolve(brain: BrainClient, args: Namespace) -> str:
+    """A job by its whole key or a beginning that only one has."""
+    from handoff.errors import UnknownCall
+    from handoff.ids import resolve
+
+    if not args.job:
+        raise UsageError("name the job", remedy=f"handoff nodes jobs {args.node}")
+    ok, value = brain.call(args.node, "job_list", {}, by=place.by())
+    if not ok:
+        raise place.failed(value)
+    return resolve(args.job, [one["job"] for one in value.get("jobs", [])], UnknownCall)

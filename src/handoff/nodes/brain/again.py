@@ -1,0 +1,47 @@
+"""What a brain goes by when a call is asked for, or asked about, once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from handoff.errors import HandoffError, OutcomeUnknown, RequestConflict
+from handoff.nodes.brain.journal import Sent
+from handoff.wire.node import calls
+from handoff.wire.node.calls import Call
+
+if TYPE_CHECKING:
+    from handoff.nodes.brain.session import Asking
+
+__all__ = ["CONTENT", "conflict", "from_journal", "installation", "never_known"]
+
+#: fields of calls that the journal does not keep
+CONTENT = frozenset({"data", "stdin_data", "old", "new"})
+
+
+def installation(instance: str) -> str:
+    """Which installation an instance is of, whatever its boot."""
+    return instance.partition(".")[0]
+
+
+def conflict(key: str) -> HandoffError:
+    """The key names another call."""
+    return RequestConflict(f"the key {key} was used for another call", remedy="use a new key")
+
+
+def from_journal(sent: Sent) -> Call:
+    """The call as far as the journal has it: without its content."""
+    args = dict(sent.args)
+    if sent.op == "exec" and args.get("stdin") == "given":
+        args["stdin"] = "none"
+    if sent.op == "edit":
+        args["old"] = "-"
+    return calls.call_from_json(sent.op, args)
+
+
+def never_known(asking: Asking) -> OutcomeUnknown:
+    """Nobody can say any more."""
+    return OutcomeUnknown(
+        f"{asking.node} does not know any more what became of this call; it may have run",
+        remedy="look at what it has done before you ask again with a new key",
+        key=asking.key,
+    )

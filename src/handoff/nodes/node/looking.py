@@ -1,0 +1,116 @@
+"""What a name or a text of this machine is like, as a brain is told."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import hashlib
+import pwd
+from functools import lru_cache
+
+from handoff.nodes.node.files import Entry
+from handoff.wire.node.calls import FileInfo, ReadResult
+
+__all__ = ["Look", "info"]
+
+
+class Look:
+    """What the bytes of a text are like, piece by piece."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._first = b""
+        self._lf = self._crlf = self._cr = 0
+        self._last = b""
+        self._utf8 = True
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes."""
+        self._hash.update(data)
+        if len(self._first) < 4:
+            self._first += data[: 4 - len(self._first)]
+        joined = self._last + data
+        self._crlf += joined.count(b"\r\n")
+        self._lf += data.count(b"\n")
+        self._cr += data.count(b"\r")
+        self._last = data[-1:]
+        if self._utf8:
+            text = self._rest + data
+            try:
+                text.decode("utf-8")
+                self._rest = b""
+            except UnicodeDecodeError as error:
+                # a character may be parted between two pieces
+                if error.reason == "unexpected end of data" and len(text) - error.start < 4:
+                    self._rest = text[error.start :]
+                else:
+                    self._utf8 = False
+
+    def result(self, offset: int, end: int, entry: Entry) -> ReadResult:
+        """What was seen, of the range from ``offset`` to ``end``."""
+        kinds = {
+            "crlf": self._crlf,
+            "lf": self._lf - self._crlf,
+            "cr": self._cr - self._crlf,
+        }
+        there = [name for name, count in kinds.items() if count > 0]
+        return ReadResult(
+            sha256=self._hash.hexdigest(),
+            offset=offset,
+            size=max(entry.size, end),
+            eof=end >= entry.size,
+            etag=entry.etag,
+            permissions=entry.mode,
+            mtime_ns=entry.mtime_ns,
+            lines=sum(kinds.values()),
+            newline="" if not there else there[0] if len(there) == 1 else "mixed",
+            bom=_bom(self._first) if offset == 0 else "",
+            utf8=self._utf8 and not self._rest,
+        )
+
+
+def _bom(first: bytes) -> str:
+    for mark, name in (
+        (b"\xff\xfe\x00\x00", "utf-32-le"),
+        (b"\x00\x00\xfe\xff", "utf-32-be"),
+        (b"\xef\xbb\xbf", "utf-8"),
+        (b"\xff\xfe", "utf-16-le"),
+        (b"\xfe\xff", "utf-16-be"),
+    ):
+        if first.startswith(mark):
+            return name
+    return ""
+
+
+def info(entry: Entry, path: str, digest: str = "") -> FileInfo:
+    """One name, as a brain sees it."""
+    kinds = {"pipe": "fifo", "device": "unknown"}
+    return FileInfo(
+        path=path,
+        kind=kinds.get(entry.type, entry.type),
+        size=entry.size,
+        permissions=entry.mode,
+        mtime_ns=entry.mtime_ns,
+        uid=entry.uid,
+        gid=entry.gid,
+        owner=_user(entry.uid),
+        group=_group(entry.gid),
+        target=entry.target,
+        etag=entry.etag,
+        sha256=digest,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _user(uid: int) -> str:
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def _group(gid: int) -> str:
+    with contextlib.suppress(KeyError):
+        return grp.getgrgid(gid).gr_name
+    return ""

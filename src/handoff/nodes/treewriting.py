@@ -1,0 +1,290 @@
+"""Writing a tree that comes as one stream: each file whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+
+from handoff.errors import HandoffError, IntegrityFailed, ProtocolViolation
+from handoff.nodes.node import paths
+from handoff.nodes.node.files import sync_folder
+from handoff.nodes.pack import Entry, Unpacker
+from handoff.nodes.trees import Counts, May, segments, sha256
+
+__all__ = ["TreeWriter"]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TreeWriter:
+    """Writes a stream of :func:`pack` below a folder, which is made if it is missing.
+
+    Each file is there whole or not at all. What stands in the way as another kind (a folder
+    where a file should be) is left, and named. ``delete``: what the stream says is gone is
+    removed. ``dry_run``: nothing is written, only counted.
+    """
+
+    def __init__(self, top: str, may: May, *, delete: bool = False, dry_run: bool = False) -> None:
+        self._top = top
+        self._may = may
+        self._delete = delete
+        self._dry = dry_run
+        self._unpacker = Unpacker()
+        self.counts = Counts()
+        self._entry: Entry | None = None
+        self._file = -1
+        self._part = ""
+        self._where = (-1, "")
+        self._left: list[tuple[int, int]] = []
+        self._late: list[Entry] = []
+        self._root = -1
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes of the stream.
+
+        Raises:
+            ProtocolViolation: it is no such stream.
+            StorageFull: the disk is; what was written before is whole.
+        """
+        for one in self._unpacker.feed(data):
+            if isinstance(one, bytes):
+                self._data(one)
+            else:
+                self._begin(one)
+
+    def close(self) -> Counts:
+        """The stream is over.
+
+        Raises:
+            ProtocolViolation: it was cut.
+        """
+        try:
+            self._unpacker.close()
+            self._finish()
+            self._dress_folders()
+        finally:
+            self.abort()
+        return self.counts
+
+    def abort(self) -> None:
+        """Leave nothing half written."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+            with contextlib.suppress(OSError):
+                os.unlink(self._part, dir_fd=self._where[0])
+        for fd in (self._where[0], self._root):
+            if fd >= 0:
+                os.close(fd)
+        self._where, self._root = (-1, ""), -1
+
+    def _begin(self, entry: Entry) -> None:
+        if entry.skipped:
+            self._take_back(entry)
+            return
+        self._finish()
+        if entry.end:
+            return
+        try:
+            self._may(os.path.join(self._top, entry.path) if entry.path else self._top)
+            self._write(entry)
+        except HandoffError as error:
+            self._skip(entry, error)
+        except OSError as error:
+            typed = paths.as_ours(error, entry.path)
+            if typed.code == "storage_full":
+                raise typed from error
+            self._skip(entry, typed)
+
+    def _skip(self, entry: Entry, error: HandoffError) -> None:
+        self.counts.skipped.append((entry.path, error.code, error.cause))
+
+    def _take_back(self, entry: Entry) -> None:
+        """The sender leaves something out, maybe what it has just sent."""
+        if self._entry is not None and self._entry.path == entry.path:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+                with contextlib.suppress(OSError):
+                    os.unlink(self._part, dir_fd=self._where[0])
+            self._entry = None
+        else:
+            self._finish()
+        self.counts.skipped.append((entry.path, entry.skipped, entry.detail))
+
+    def _write(self, entry: Entry) -> None:
+        if entry.gone:
+            if self._delete:
+                self._remove(entry)
+        elif entry.kind == "dir":
+            self._folder(entry)
+        elif entry.kind == "link":
+            self._link(entry)
+        elif entry.data:
+            self._open_file(entry)
+        else:
+            self.counts.unchanged += 1
+
+    def _folder(self, entry: Entry) -> None:
+        if not entry.path:
+            self._open_root(entry)
+            return
+        self.counts.dirs += 1
+        self._late.append(entry)
+        if self._dry:
+            return
+        fd, name = self._enter(entry.path)
+        try:
+            os.mkdir(name, 0o700 | entry.permissions, dir_fd=fd)
+        except FileExistsError:
+            os.close(os.open(name, _FOLDER, dir_fd=fd))
+
+    def _open_root(self, entry: Entry) -> None:
+        self._late.append(entry)
+        if self._dry:
+            return
+        with paths.leaf(self._top) as (fd, name):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700 | entry.permissions, dir_fd=fd)
+            self._root = os.open(name, _FOLDER, dir_fd=fd)
+
+    def _link(self, entry: Entry) -> None:
+        self.counts.links += 1
+        if self._dry:
+            return
+        fd, name = self._enter(entry.path)
+        with contextlib.suppress(FileNotFoundError, OSError):
+            if os.readlink(name, dir_fd=fd) == entry.target:
+                return
+        part = _part(name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=fd)
+        os.symlink(entry.target, part, dir_fd=fd)
+        times = (entry.mtime_ns, entry.mtime_ns)
+        os.utime(part, ns=times, dir_fd=fd, follow_symlinks=False)
+        try:
+            self._no_folder(fd, name)
+            os.replace(part, name, src_dir_fd=fd, dst_dir_fd=fd)
+        except BaseException:
+            os.unlink(part, dir_fd=fd)
+            raise
+
+    def _remove(self, entry: Entry) -> None:
+        self.counts.deleted += 1
+        if self._dry:
+            return
+        fd, name = self._enter(entry.path)
+        try:
+            os.unlink(name, dir_fd=fd)
+        except FileNotFoundError:
+            self.counts.deleted -= 1
+        except (IsADirectoryError, PermissionError):
+            os.rmdir(name, dir_fd=fd)
+
+    def _open_file(self, entry: Entry) -> None:
+        self.counts.files += 1
+        self._entry = entry
+        self._left = list(entry.segments)
+        if self._dry:
+            return
+        fd, name = self._enter(entry.path)
+        self._no_folder(fd, name)
+        self._part = _part(name)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        self._file = paths.open_regular(fd, self._part, flags, entry.path, 0o600)
+        os.ftruncate(self._file, entry.size)
+
+    def _data(self, data: bytes) -> None:
+        self.counts.bytes += len(data)
+        if self._file < 0:
+            return
+        view = memoryview(data)
+        entry = self._entry
+        assert entry is not None
+        with paths.typed(entry.path):
+            while view:
+                at, count = self._left[0]
+                done = os.pwrite(self._file, view[: min(count, len(view))], at)
+                view = view[done:]
+                self._left[0] = (at + done, count - done)
+                if done == count:
+                    del self._left[0]
+
+    def _finish(self) -> None:
+        """The file under way is complete: it takes its place."""
+        entry, self._entry = self._entry, None
+        if entry is None or self._file < 0:
+            return
+        fd, name = self._where
+        try:
+            if entry.sha256 and sha256(
+                self._file, entry.size, segments(self._file, entry.size)
+            ) != (entry.sha256):
+                raise IntegrityFailed(f"{entry.path} is not what was announced")
+            with paths.typed(entry.path):
+                os.fchmod(self._file, entry.permissions)
+                os.utime(self._file, ns=(entry.mtime_ns, entry.mtime_ns))
+                os.fsync(self._file)
+                os.replace(self._part, name, src_dir_fd=fd, dst_dir_fd=fd)
+        except HandoffError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(self._part, dir_fd=fd)
+            if error.code == "storage_full":
+                raise
+            self._skip(entry, error)
+        finally:
+            os.close(self._file)
+            self._file = -1
+
+    def _enter(self, path: str) -> tuple[int, str]:
+        """The folder above a name, opened from the top without following a link."""
+        if self._root < 0:
+            raise ProtocolViolation("a tree's stream does not begin with its top")
+        *above, name = path.split("/")
+        fd = os.dup(self._root)
+        try:
+            for one in above:
+                below = os.open(one, _FOLDER, dir_fd=fd)
+                os.close(fd)
+                fd = below
+        except BaseException:
+            os.close(fd)
+            raise
+        if self._where[0] >= 0:
+            os.close(self._where[0])
+        self._where = (fd, name)
+        return fd, name
+
+    @staticmethod
+    def _no_folder(fd: int, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+                raise IsADirectoryError(21, "a folder stands there")
+
+    def _dress_folders(self) -> None:
+        """Bits and times of folders, the innermost first: writing into them changed both."""
+        for entry in reversed(self._late):
+            if self._dry or self._root < 0:
+                continue
+            try:
+                if entry.path:
+                    above, name = self._enter(entry.path)
+                    fd = os.open(name, _FOLDER, dir_fd=above)
+                else:
+                    fd = os.dup(self._root)
+                try:
+                    os.fchmod(fd, entry.permissions)
+                    os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                self._skip(entry, paths.as_ours(error, entry.path))
+        if self._root >= 0:
+            sync_folder(self._root)
+
+
+def _part(name: str) -> str:
+    mark = hashlib.sha256(os.fsencode(name)).hexdigest()[:20]
+    return f".handoff-{mark}.part"
