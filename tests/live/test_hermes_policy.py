@@ -124,6 +124,18 @@ def test_the_profile_tells_a_terminal_outside_what_it_allows(place: Place) -> No
     assert told["errors"] == {}
 
 
+def test_in_a_process_of_its_own_the_tool_works_and_says_what_is_missing(place: Place) -> None:
+    if place.host.release == "0.19":
+        pytest.skip("plugins.isolation came with a later release")
+    with configured(place, "plugins:\n  isolation: host\n  enabled:\n    - hermes-handoff\n"):
+        told = {"workspace": place.workspace, "request": "request-iso", "attempt": "attempt-iso"}
+        answer = place.host.ask(f"{RULE}\nHAND OFF {json.dumps(told)}").json()
+        assert answer["ok"], answer
+        assert "plugins.isolation" in answer["note"]
+        assert place.host.run("handoff-status", "attempt-iso").code != 0
+    assert place.status("attempt-iso")["state"] == "prepared"
+
+
 # -- the destination's model --------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "allowed_tools",
     "configuration",
     "home",
+    "isolated",
     "named",
     "program",
     "provider_named",
@@ -110,6 +111,14 @@ def configuration() -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         raise _refuse(f"gave a configuration that is a {type(found).__name__}")
     return found
+
+
+def isolated() -> bool:
+    """Whether the profile runs plugins in a process of their own. Then the host has none of
+    a plugin's commands; the tool and the hooks are there."""
+    plugins = configuration().get("plugins")
+    mode = plugins.get("isolation") if isinstance(plugins, Mapping) else None
+    return str(mode or "").strip().lower() == "host"
 
 
 def allowed_tools(surface: str, workspace: str) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from handoff.errors import HandoffError
 from handoff.sessions.actions import TOOL, TOOL_SCHEMA
 
+from . import internals
 from .runtime import Runtime
 
 __all__ = ["DESCRIPTION", "SCHEMA", "Tool"]
@@ -20,6 +21,11 @@ DESCRIPTION = (
     "Semantic handoffs between sessions: gather evidence, create an immutable record, prepare "
     "the one opening that the user starts, and, in a session that was opened by one, read and "
     "acknowledge it. The skill hermes-handoff:handoff says how."
+)
+#: said beside a command that such a profile does not have
+ISOLATED = (
+    "This profile runs plugins in a process of their own (plugins.isolation: host). There the "
+    "command handoff-open does not exist: its owner has to switch that off before it is run."
 )
 #: as the host takes it: the function, with a JSON schema for its arguments
 SCHEMA: dict[str, Any] = {"name": TOOL, "description": DESCRIPTION, "parameters": TOOL_SCHEMA}
@@ -58,7 +64,10 @@ class Tool:
             service = self._runtime.service(given)
         except HandoffError as error:
             return retry.to_json(error, action)
-        return in_hermes(reply(service, action, given, caller), service.profile)
+        answer = in_hermes(reply(service, action, given, caller), service.profile)
+        if answer["ok"] and action == "prepare_open" and internals.isolated():
+            answer["note"] = f"{ISOLATED} {answer['note']}"
+        return answer
 
 
 def _fault(action: str, error: Exception) -> dict[str, Any]:

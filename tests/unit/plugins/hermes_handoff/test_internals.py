@@ -158,6 +158,18 @@ def test_a_configuration_of_another_shape_refuses(hermes: Hermes, agent: object)
     _refused(lambda: internals.allowed_tools("cli", "/w"))
 
 
+@pytest.mark.parametrize(
+    ("plugins", "expected"),
+    [({"isolation": "host"}, True), ({"isolation": " Host"}, True), ({"isolation": "in_process"}, False),
+     ({}, False), (None, False), ([], False)],
+)  # fmt: skip
+def test_whether_plugins_run_in_a_process_of_their_own(
+    hermes: Hermes, plugins: object, expected: bool
+) -> None:
+    hermes.settings = {"plugins": plugins}
+    assert internals.isolated() is expected
+
+
 def test_an_unknown_surface_refuses(hermes: Hermes) -> None:
     _refused(lambda: internals.allowed_tools("telegram", "/w"))
 
