@@ -36,7 +36,10 @@ RECIPES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
         ("chat", "--tui", "--source", "handoff", "-q", "{prompt}"),
     ),
     "claude": ((), ("--model", "{model}"), ("{prompt}",)),
-    "codex": (("-C", "{workspace}"), ("-m", "{model}"), ("{prompt}",)),
+    # A setting given here, even one that it does not know, makes Codex run the session in
+    # this process and not in the server that its terminals share: what that one starts has
+    # neither our variables nor our process above it, and so could not show whose it is.
+    "codex": (("--config", "handoff=1", "-C", "{workspace}"), ("-m", "{model}"), ("{prompt}",)),
     "opencode": (("{workspace}",), ("-m", "{provider}/{model}"), ("--prompt", "{prompt}")),
 }
 

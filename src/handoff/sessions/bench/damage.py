@@ -147,7 +147,10 @@ ARGV: dict[str, tuple[list[str], list[str]]] = {
         ["-p", "bob", "chat", "--tui", "--source", "handoff", "-q", _PROMPT],
     ),
     "claude": (["--model", "m-1", _PROMPT], [_PROMPT]),
-    "codex": (["-C", "/w", "-m", "m-1", _PROMPT], ["-C", "/w", _PROMPT]),
+    "codex": (
+        ["--config", "handoff=1", "-C", "/w", "-m", "m-1", _PROMPT],
+        ["--config", "handoff=1", "-C", "/w", _PROMPT],
+    ),
     "opencode": (["/w", "-m", "p-1/m-1", "--prompt", _PROMPT], ["/w", "--prompt", _PROMPT]),
 }  # fmt: skip
 #: what a source leaves behind; none of it may reach the new program
