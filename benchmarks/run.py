@@ -25,6 +25,7 @@ FILES = [
     "gate_verdict",
     "gate",
     "redaction",
+    "node_wire",
     "sessions",
     "daemon_idle",
     "fanout",
