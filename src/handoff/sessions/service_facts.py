@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from handoff.errors import HandoffError, NotFound, WorkspaceMissing
+from handoff.errors import HandoffError, NotFound, StorageError, WorkspaceMissing
 from handoff.sessions import drift, projects, routes
 from handoff.sessions.host import HostAdapter
 from handoff.sessions.host_store import Opener
@@ -140,11 +140,7 @@ def drift_of(
     but: Sequence[str] = (),
 ) -> drift.Drift:
     """What of a record does not hold now. ``but``: attempts that do not count as others."""
-    opened = [
-        attempt
-        for attempt in service.journal.attempts(record.ref)
-        if attempt not in but and service.journal.history(attempt).state in _IDENTIFIED
-    ]
+    opened, unknown = _opened(service, record.ref, but)
     source = record.manifest["source"]
     version = ""
     if host is not None and host.kind == source["host"]:
@@ -160,8 +156,33 @@ def drift_of(
             version,
             opened,
             parallel,
+            unknown,
         ),
     )
+
+
+def _opened(
+    service: Service, ref: str, but: Sequence[str]
+) -> tuple[list[str], list[dict[str, str]]]:
+    """The attempts of a record that reached a session, and what to say if that can't be told:
+    a record is a file of its own, and can be read beside a journal that is damaged.
+
+    Raises:
+        StorageError: it can't be told, and the call is about an attempt.
+    """
+    journal = service.journal
+    try:
+        found = [
+            attempt
+            for attempt in journal.attempts(ref)
+            if attempt not in but and journal.history(attempt).state in _IDENTIFIED
+        ]
+    except StorageError as error:
+        if any(but):
+            raise
+        message = f"whether it was opened already can't be told: {error.cause}"
+        return [], [{"code": "unavailable", "severity": "warn", "message": message}]
+    return found, []
 
 
 def opener_of(service: Service, kind: str) -> Opener | None:
