@@ -110,6 +110,12 @@ def growth(redactor: Redactor, piece: str, times: int) -> float:
     return large / max(small, 1.0) / (LARGE / SMALL)
 
 
+def _dearest(redactor: Redactor) -> Row:
+    """The hard text that costs most."""
+    cost, piece = max((taken(redactor, sized(piece)), piece) for piece in HARD)
+    return Row("redaction of the dearest hard text, per MiB", "ms", cost, note=repr(piece[:16]))
+
+
 def measure(quick: bool) -> list[Row]:
     times = 5 if quick else 20
     rows = []
@@ -125,6 +131,7 @@ def measure(quick: bool) -> list[Row]:
     redactor = Redactor(b"benchmark", mode="strict")
     worst = max((growth(redactor, piece, 2 if quick else 4), piece) for piece in HARD)
     note = f"the worst of {len(HARD)}: {worst[1][:16]!r}"
+    rows.append(_dearest(redactor))
     rows.append(
         Row("redaction: growth per character, 4 times the text", "x", worst[0], 2.0, note=note)
     )

@@ -297,7 +297,10 @@ def _logins(view: View) -> Iterator[Span]:
             if not text.startswith(option, at):
                 continue  # in capitals
             match = _LOGIN_OPTION.match(text, at + len(option))
-            if not _CALL.search(text[text.rfind("\n", 0, at) + 1 : at][-300:]):
+            if match is None:
                 continue
-            if match is not None and not _PLACEHOLDER.match(match[1]) and not match[1].isdigit():
+            low = max(0, at - 300)
+            if not _CALL.search(text[max(low, text.rfind("\n", low, at) + 1) : at]):
+                continue
+            if not _PLACEHOLDER.match(match[1]) and not match[1].isdigit():
                 yield Span(match.start(1), match.end(1), "password", match[1])

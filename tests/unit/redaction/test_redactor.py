@@ -227,6 +227,15 @@ def test_counts_name_kinds_and_never_values() -> None:
     assert Redactor(KEY).count(text) == {"github-token": 1, "password": 1}
 
 
+def test_a_long_line_is_not_looked_through_at_each_small_piece() -> None:
+    text = "word and key " * 10_000
+    redactor = Redactor(KEY, KNOWN, mode="standard")
+    start = time.process_time()
+    assert streamed(redactor, [text[n : n + 50] for n in range(0, len(text), 50)]) == text
+    # A quarter of a second; at each piece it would be twenty-five.
+    assert time.process_time() - start < 5
+
+
 # -- time ---------------------------------------------------------------------------------
 
 _HARD = [
