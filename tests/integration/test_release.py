@@ -18,6 +18,7 @@ from handoff.sessions import release
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = tomllib.loads((ROOT / "packaging" / "plugins.toml").read_text("utf-8"))
 NAME = "hermes-handoff"
+SUFFIXES = (".py", ".md", ".yaml", ".json", ".js", ".mjs", ".css")
 PLUGIN = "src/handoff/plugins/hermes_handoff"
 
 #: a directory loaded as a host loads one: under a name of the host's, beside another Handoff
@@ -143,7 +144,7 @@ def test_an_archive_holds_what_is_allowed_and_can_be_verified(
         for path in paths:
             words = path.lower().split("/")
             assert not {"tests", "test", "package.json", "node_modules", ".env"} & set(words), path
-            assert path.endswith((".py", ".md", ".yaml", ".json", ".js", ".css")) or path.isupper()
+            assert path.endswith(SUFFIXES) or path.isupper()
         assert all(one.mode == 0o644 for one in found.members)
         for line in subprocess.run(
             ["sha256sum", "--check", "SHA256SUMS"],
@@ -170,6 +171,22 @@ def test_the_directory_needs_nothing_and_meets_no_other_handoff(
         text=True,
     )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_credits_for_media_stand_apart_from_the_licence(
+    commit: str, tmp_path: pathlib.Path
+) -> None:
+    """And as long as there are none, there are no media."""
+    made(ROOT, tmp_path / "out", "--commit", commit)
+    for name in PLUGINS:
+        found = release.verify(archive_in(tmp_path / "out", name)).members
+        texts = {one.path.removeprefix(f"{name}/"): one.content.decode() for one in found}
+        licence, lineage, media = (texts["NOTICE"].index(f"\n{x}") for x in ("Lic", "Lin", "Media"))
+        assert licence < lineage < media
+        assert "Apache License" in texts["LICENSE"]
+        assert "Media" not in texts["LICENSE"]
+        if "No images, sounds, videos or fonts are contained." in texts["NOTICE"]:
+            assert all(path.endswith(SUFFIXES) or path.isupper() for path in texts)
 
 
 def test_nothing_is_written_over(commit: str, tmp_path: pathlib.Path) -> None:
