@@ -39,6 +39,16 @@ SAY = {
 #: where a word is right because it is somebody else's term: (path prefix, word)
 RIGHT = {
     ("src/handoff/workspace/", "master"),  # a branch name
+    # a command in the background of a node, which is no task
+    ("src/handoff/nodes/", "job"),
+    ("src/handoff/wire/node/", "job"),
+    ("src/handoff/plugins/hermes_node/", "job"),
+    ("src/handoff/cli/nodes", "job"),
+    ("src/handoff/errors.py", "job"),
+    ("docs/nodes/", "job"),
+    ("docs/protocols/node.md", "job"),
+    ("docs/errors.md", "job"),
+    ("docs/cli.md", "job"),
     ("docs/glossary.md", ""),  # names what not to say
     ("scripts/words.py", ""),
 }

@@ -98,7 +98,7 @@ def make_certificate(key: MachineKey, hosts: Sequence[str], now_ms: int) -> byte
     """A self-signed certificate for these names and addresses, in PEM. ``now_ms``: wall
     clock; it serves from a day before."""
     private = Ed25519PrivateKey.from_private_bytes(key.private)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "handoff brain")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "brain of Handoff")])
     start = dt.datetime.fromtimestamp(now_ms // 1000, dt.UTC) - dt.timedelta(days=1)
     built = (
         x509.CertificateBuilder()

@@ -8,11 +8,11 @@ _handoff() {
   for ((at = 1; at < COMP_CWORD; at++)); do
     case "${COMP_WORDS[at]}" in
       --agentd|--target|--config) globals+=("${COMP_WORDS[at]}" "${COMP_WORDS[at+1]}"); ((at++)) ;;
-      --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--extract|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--manifest|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--rounds|--seed|--session|--sha256|--source|--state|--suite|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree|--write) ((at++)) ;;
+      --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--host|--idle|--if-match|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) ((at++)) ;;
       -*) ;;
       *)
         if [[ -z "$command" ]]; then command="${COMP_WORDS[at]}"
-        elif [[ "$command" =~ ^(session)$ ]]; then command="$command ${COMP_WORDS[at]}"
+        elif [[ "$command" =~ ^(nodes|session)$ ]]; then command="$command ${COMP_WORDS[at]}"
         else ((position++)); fi ;;
     esac
   done
@@ -22,14 +22,15 @@ _handoff() {
     --surface) COMPREPLY=($(compgen -W 'cli desktop any' -- "$cur")); return ;;
     --locale) COMPREPLY=($(compgen -W 'en it' -- "$cur")); return ;;
     --suite) COMPREPLY=($(compgen -W 'A B C D' -- "$cur")); return ;;
+    --require) COMPREPLY=($(compgen -W 'any e2e e2e2' -- "$cur")); return ;;
     --config|--worktree|--path) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --abandon|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--branch|--budget|--code|--config|--constraint|--cursor|--digest|--executor|--extract|--first-step|--host|--idle|--keep-last|--limit|--listen|--locale|--manifest|--model|--name|--new-branch|--note|--older-than|--page|--parent|--path|--profile|--project|--prompt|--provider|--reason|--request-id|--rounds|--seed|--session|--sha256|--source|--state|--suite|--supersedes|--surface|--target|--ticket|--timeout|--verify|--workspace|--worktree|--write) return ;;
+    --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--host|--idle|--if-match|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) return ;;
   esac
   if [[ -z "$command" ]]; then
     if [[ "$cur" == -* ]]; then
       COMPREPLY=($(compgen -W "--help --version --json --agentd --target --config" -- "$cur"))
     else
-      COMPREPLY=($(compgen -W "init agentd doctor demo dispatch wait reply continue done stop interrupt resume tasks show attach diff fetch run status session mcp project footprint reclaim completion version" -- "$cur"))
+      COMPREPLY=($(compgen -W "init agentd doctor demo dispatch wait reply continue done stop interrupt resume tasks show attach diff fetch run status session mcp nodes project footprint reclaim completion version" -- "$cur"))
     fi
     return
   fi
@@ -72,13 +73,35 @@ _handoff() {
     "session recover") flags="--help --agentd --target --config --json --profile --host --adopt --abandon --show-prompt --owner-is-gone"; first="" ;;
     "session abandon") flags="--help --agentd --target --config --json --profile --host --reason --owner-is-gone"; first="" ;;
     "session export") flags="--help --agentd --target --config --json --profile --host --dry-run"; first="" ;;
-    "session import") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
+    "session import") flags="--help --agentd --target --config --json --profile --host --workspace"; first="" ;;
     "session bind") flags="--help --agentd --target --config --json --profile --host --workspace --replace"; first="" ;;
     "session prune") flags="--help --agentd --target --config --json --profile --host --older-than --keep-last --dry-run"; first="" ;;
     "session purge") flags="--help --agentd --target --config --json --profile --host"; first="" ;;
     "session verify-release") flags="--help --agentd --target --config --json --manifest --sha256 --extract"; first="" ;;
     "session bench") flags="--help --agentd --target --config --json --suite --seed --rounds --write"; first="" ;;
     mcp) flags="--help --agentd --target --config --json --profile"; first="" ;;
+    nodes) flags="--help --agentd --target --config --json"; first="serve status stop pair list show revoke remove rename rotate tag import exec jobs read write ls put get logs doctor" ;;
+    "nodes serve") flags="--help --agentd --target --config --json --brain --host --port --address --no-tls --require"; first="" ;;
+    "nodes status") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes stop") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes pair") flags="--help --agentd --target --config --json --brain --replace --address --ttl --token --sealed --tag"; first="" ;;
+    "nodes list") flags="--help --agentd --target --config --json --brain --tag"; first="" ;;
+    "nodes show") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes revoke") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes remove") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes rename") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes rotate") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes tag") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes import") flags="--help --agentd --target --config --json --brain --tokens --settings"; first="" ;;
+    "nodes exec") flags="--help --agentd --target --config --json --brain --tag --limit --shell --cwd --env --timeout --stdin --key --queue-until"; first="" ;;
+    "nodes jobs") flags="--help --agentd --target --config --json --brain --shell --cwd --env --timeout --stderr"; first="list start tail wait kill forget" ;;
+    "nodes read") flags="--help --agentd --target --config --json --brain --offset --length"; first="" ;;
+    "nodes write") flags="--help --agentd --target --config --json --brain --create --append --if-match --mode --parents"; first="" ;;
+    "nodes ls") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes put") flags="--help --agentd --target --config --json --brain --delete --dry-run --exclude --manifest"; first="" ;;
+    "nodes get") flags="--help --agentd --target --config --json --brain --delete --dry-run --exclude --manifest"; first="" ;;
+    "nodes logs") flags="--help --agentd --target --config --json --brain --node --key -n --verify"; first="" ;;
+    "nodes doctor") flags="--help --agentd --target --config --json --brain"; first="" ;;
     project) flags="--help --agentd --target --config --json --path"; first="add ls rm" ;;
     footprint) flags="--help --agentd --target --config --json --all"; first="" ;;
     reclaim) flags="--help --agentd --target --config --json --force"; first="task" ;;
