@@ -42,6 +42,16 @@ class Asked:
         found = [tool.get("function") or tool for tool in self.body.get("tools") or []]
         return [str(function.get("name")) for function in found]
 
+    @property
+    def acknowledged(self) -> bool:
+        """Whether its last call was an acknowledgement, and is answered."""
+        if not self.calls or len(self.results) < len(self.calls):
+            return False
+        name, given = self.calls[-1]
+        if name == "tool_call":  # the host's bridge to what it hides
+            given = given["calls"][0]["arguments"] if "calls" in given else given["arguments"]
+        return given.get("action") == "ack"
+
     def result(self, index: int = -1) -> Any:
         """A tool's result as JSON."""
         return json.loads(self.results[index])

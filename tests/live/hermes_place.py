@@ -80,7 +80,9 @@ class Mind:
         if step == 0:
             return [(TOOL, told)]
         result = asked.result()
-        if step == 1 and result["ok"]:
+        if result["action"] == "read" and result["ok"]:
+            if result["next_page"]:
+                return [(TOOL, {**told, "page": result["next_page"]})]
             given = {
                 "attempt_id": told["attempt_id"],
                 "ref": told["ref"],
@@ -135,6 +137,12 @@ class Place:
         given = {"ref": self.ref, "workspace": self.workspace, "attempt_id": attempt}
         return self.call("prepare_open", **{**given, "allow_parallel": True, **more})
 
+    def another(self, ref: str) -> Place:
+        """The same, for another record of the same session."""
+        other = Place(self.host, self.mind, self.profile)
+        other.source, other.ref = self.source, ref
+        return other
+
     def status(self, attempt: str) -> Any:
         return self.call("opening_status", session="", attempt_id=attempt)
 
@@ -165,7 +173,7 @@ class Place:
             assert screen.process.poll() is None, screen.shown[-2000:]
             asked = list(self.host.model.asked)
             return any(
-                f'"{attempt}"' in one.prompt and len(one.results) >= 2
+                f'"{attempt}"' in one.prompt and one.acknowledged
                 for one in asked
                 if one.prompt.startswith(OPENING)
             )

@@ -219,6 +219,30 @@ def test_a_record_is_made_once_for_an_intent(place: Place) -> None:
     assert place.call("create", **other)["code"] == "request_conflict"
 
 
+def test_a_record_of_several_pages_is_read_whole(place: Place) -> None:
+    words = "Keep the output of `make report` as it is, also where it looks odd: %s. " * 7
+    rules = [
+        {"id": f"c{n}", "text": words % ((n,) * 7), "kind": "must", "basis": "reported"}
+        for n in range(1, 121)
+    ]
+    big = {**state(), "constraints": rules}
+    made = place.call("create", state=big, request_id="request-large", workspace=place.workspace)
+    assert made["ok"], made
+    large, attempt = place.another(made["ref"]), "attempt-large"
+    assert large.prepare(attempt)["ok"]
+    with large.opening(attempt) as screen:
+        large.waits(attempt, screen)
+        status = large.status(attempt)
+        assert status["state"] == "acknowledged"
+        asked = [one for one in place.host.model.asked if f'"{attempt}"' in one.prompt][-1]
+        pages = [json.loads(one)["page"] for one in asked.results[:-1]]
+        assert pages == list(range(1, len(pages) + 1))
+        assert len(pages) >= 3
+        text = "".join(json.loads(one)["content"] for one in asked.results[:-1])
+        assert all(f"odd: {n}." in text for n in range(1, 121))
+        assert large.leave(screen) == 0
+
+
 # -- a new session that does less than it should ------------------------------------------------
 
 
