@@ -377,15 +377,13 @@ class ResultMessage(Message):
 
 @dataclass(frozen=True, slots=True)
 class DataMessage(Message):
-    """A piece of a stream where frames are JSON. ``end``: nothing follows. ``ack``: answer
-    with how much has arrived."""
+    """A piece of a stream where frames are JSON. ``end``: nothing follows."""
 
     id: int
     stream: str = text(SHORT)
     offset: int = 0
     data: B64 = b""
     end: bool = False
-    ack: bool = False
 
     type: ClassVar[str] = "data"
 
@@ -403,7 +401,7 @@ class Credit(Message):
 
 @dataclass(frozen=True, slots=True)
 class Ack(Message):
-    """Bytes of data frames that have arrived on this link, of all streams."""
+    """Bytes of binary frames that have arrived in this session, headers and all."""
 
     bytes: int
 
