@@ -71,6 +71,12 @@ Measured {date} on {machine}.{note}
 - **Reading.** Subscribers hold a cursor and read rows; publishing sets a flag. The newest rows
   of a task are encoded once, whatever the number of subscribers.
 - **Waiting.** Actors, streams and shims sleep until they are woken.
+- **Secrets out of text.** Each rule begins with what is cheap for a whole text: where its words
+  stand, and which different runs of token characters there are. That is looked up once, in a
+  copy in ASCII, and kept while what was found is marked. A text in which much is found costs
+  more, and so does strict mode on a log full of random ids.
+- **Records.** A page of the list comes from an index, a search from its trigrams, both looked
+  up once; what is shown of a record is read from its own files and checked again.
 
 ## Peers
 
