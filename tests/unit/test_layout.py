@@ -41,6 +41,7 @@ FOUNDATION = (
     "ids",
     "clock",
     "places",
+    "crashpoints",
     "redaction",
     "workspace",
 )
