@@ -48,6 +48,8 @@ def session_of(tool_use: object, started_for: str, env: Mapping[str, str]) -> st
 def _recent(env: Mapping[str, str], first: str) -> Iterator[tuple[str, str]]:
     """The transcripts that were written to lately: (session, path), newest first."""
     home = env.get("CLAUDE_CONFIG_DIR") or os.path.join(env.get("HOME", ""), ".claude")
+    if not os.path.isabs(home):  # a project's own files say nothing
+        return iter(())
     found: list[tuple[bool, float, str, str]] = []
     for folder in _entries(os.path.join(home, "projects")):
         for entry in _entries(folder.path):

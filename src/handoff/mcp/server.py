@@ -127,8 +127,15 @@ def _fault(call: Call, error: Exception) -> dict[str, Any]:
 
 
 def aside() -> tuple[int, int]:
-    """Put standard input and output aside: (to read from, to write to)."""
-    sys.stdout.flush()
+    """Put standard input and output aside: (to read from, to write to).
+
+    Raises:
+        OSError: one of them is closed.
+    """
+    for number in (0, 1):
+        os.fstat(number)
+    if sys.stdout is not None:
+        sys.stdout.flush()
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -142,7 +149,11 @@ def run(profile: str = "") -> int:
 
     ``profile``: its name, "" to choose it by the environment.
     """
-    source, target = aside()
+    try:
+        source, target = aside()
+    except OSError as error:
+        print(f"handoff: standard input and output are both needed: {error}", file=sys.stderr)
+        return 2
     from handoff import __version__
     from handoff.mcp.tools import INSTRUCTIONS, SESSIONS, Sessions
 

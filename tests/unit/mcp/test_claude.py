@@ -99,3 +99,14 @@ def test_no_transcripts_no_session(tmp_path: pathlib.Path, projects: pathlib.Pat
     assert claude.session_of(TOOL, "old", {"CLAUDE_CONFIG_DIR": str(tmp_path / "none")}) == ""
     (projects / "s1.jsonl").mkdir()
     assert asked(projects) == ""
+
+
+def test_a_project_s_own_files_say_nothing(
+    projects: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (projects / "s1.jsonl").write_text(LINE % TOOL)
+    (projects.parents[1] / ".claude").mkdir()
+    (projects.parent).rename(projects.parents[1] / ".claude" / "projects")
+    monkeypatch.chdir(projects.parents[1])
+    assert claude.session_of(TOOL, "", {}) == ""
+    assert claude.session_of(TOOL, "", {"CLAUDE_CONFIG_DIR": ".claude"}) == ""

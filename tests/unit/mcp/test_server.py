@@ -171,6 +171,25 @@ def test_a_terminal_is_no_host(isolated_home: Home) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("way", ["-m handoff.cli.main mcp", "-c PLUGIN"])
+def test_what_is_closed_is_said_without_a_traceback(
+    isolated_home: Home, closed: str, way: str
+) -> None:
+    way = way.replace("PLUGIN", "'import sys; from handoff.mcp.server import run; sys.exit(run())'")
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} {way} {closed}"],
+        env=isolated_home.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode in (2, 120)  # 120: Python could not close its own streams either
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
 @pytest.mark.parametrize("flags", [["--agentd", "http://x"], ["--target", "x"], ["--no-such"]])
 def test_flags_that_say_nothing_here_are_refused(
     start: Callable[..., Host], flags: list[str]
