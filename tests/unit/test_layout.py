@@ -24,6 +24,7 @@ STDLIB_ONLY = (
     "redaction/",
     "workspace/",
     "sessions/",
+    "wire/node/",
     "mcp/",
     "plugins/hermes_handoff/",
     "process/shim.py",

@@ -7,7 +7,7 @@ import re
 
 from tests.support.markdown import ROOT, rows
 
-from handoff.wire.node import frames, streams
+from handoff.wire.node import frames, pacing, streams
 from handoff.wire.node.calls import CALLS
 from handoff.wire.node.closing import REASONS
 from handoff.wire.node.messages import CAPABILITIES, MESSAGES
@@ -59,16 +59,20 @@ def test_every_reason_with_its_code_and_every_capability_is_documented() -> None
 
 
 def test_the_limits_in_the_text_are_those_of_the_code() -> None:
-    kib, mib = 1024, 1024 * 1024
-    assert frames.GREETING_LIMIT == 8 * kib
-    assert (frames.OLD_LIMIT, frames.SEALED_LIMIT) == (16 * mib, 24 * mib)
-    assert frames.MESSAGE_LIMIT == 2 * mib
-    for said in ("8 KiB before", "16 MiB of text (24 MiB sealed)", "`frames2` 2 MiB"):
-        assert said in PAGE
-    assert frames.PIECE_LIMIT == 256 * kib
-    assert "A piece has at most 256 KiB" in PAGE
-    assert streams.FIRST_WINDOW == 64 * kib
-    assert "into a call is 64 KiB" in PAGE
+    said = {
+        "8 KiB before": frames.GREETING_LIMIT,
+        "16 MiB of text": frames.OLD_LIMIT,
+        "24 MiB sealed": frames.SEALED_LIMIT,
+        "2 MiB |": frames.MESSAGE_LIMIT,
+        "256 KiB and begins": frames.PIECE_LIMIT,
+        "64 KiB, that of": streams.FIRST_WINDOW,
+        "32 KiB and 8 MiB": pacing.LEAST,
+        "8 MiB: what is urgent": pacing.MOST,
+    }
+    for text, value in said.items():
+        assert text in PAGE, text
+        number, unit = text.split()[:2]
+        assert int(number) * {"KiB": 1024, "MiB": 1024**2}[unit.strip(":,")] == value
 
 
 def test_the_bytes_of_a_frame_are_those_of_the_code() -> None:
