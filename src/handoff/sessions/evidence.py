@@ -153,7 +153,8 @@ def _window(store: SessionStore, family: list[str]) -> list[dict[str, Any]]:
     left = TEXT_LIMIT
     for message in reversed(list(store.messages(family, last=LAST))):
         text = _clean(message.text)
-        limit = TOOL_LIMIT if message.role == "tool" else left
+        # What a host itself puts into a session is as long, and as telling, as a tool's result.
+        limit = TOOL_LIMIT if message.role in ("tool", "system") else left
         shown = _cut(text, max(min(limit, left), 0))
         size = len(shown.encode())
         if size > left:

@@ -105,7 +105,7 @@ def opened(path: str) -> Iterator[HostStore]:
         raise NotFound(f"there is no session store {path}", remedy="use the host's own profile")
     with contextlib.ExitStack() as stack:
         try:
-            db = stack.enter_context(contextlib.closing(_connect(path, stack)))
+            db = stack.enter_context(contextlib.closing(connect(path, stack)))
             db.execute("PRAGMA query_only = ON")
             db.execute("PRAGMA trusted_schema = OFF")
             store = HostStore(db, path)
@@ -123,7 +123,9 @@ def _unreadable(path: str, error: Exception) -> StorageError:
     )
 
 
-def _connect(path: str, stack: contextlib.ExitStack) -> sqlite3.Connection:
+def connect(path: str, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    """A reading connection to a store that another program owns. ``stack`` cleans up what is
+    needed beside it. Raises StorageError, and what SQLite and the system raise."""
     log = path + "-wal"
     if os.path.exists(log) and os.path.getsize(log) > 0:
         # A reader of a write-ahead log writes into its index; so the files are read aside.

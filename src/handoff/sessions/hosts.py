@@ -17,8 +17,8 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from handoff.errors import Failed, LaunchFailed, NotAllowed, TimedOut, UsageError
-from handoff.sessions import host_store
+from handoff.errors import Failed, LaunchFailed, NotAllowed, NotFound, TimedOut, UsageError
+from handoff.sessions import host_store, transcripts
 from handoff.sessions.actions import TOOL
 from handoff.sessions.environment import scrub
 from handoff.sessions.host import KINDS, HostAdapter
@@ -119,8 +119,11 @@ class Agent(_Outside):
         """The sessions that were started since and whose first message names the attempt."""
         if self._sessions is None:
             return []
-        with self._sessions() as store:
-            return _candidates(store, frozen, since)
+        try:
+            with self._sessions() as store:
+                return _candidates(store, frozen, since)
+        except NotFound:  # it has never kept a session
+            return []
 
     def program(self) -> str:
         """The agent's command."""
@@ -305,7 +308,7 @@ def adapters(
         if kind == "hermes":
             return Hermes(profile, env, workspace)
         if kind in ("claude", "codex", "opencode"):
-            return Agent(kind, env)
+            return Agent(kind, env, transcripts.opener(kind, env))
         if kind in ("other", "terminal", ""):
             return Nobody()
         raise UsageError(f"there is no host '{kind}'", remedy="one of " + ", ".join(KINDS))
