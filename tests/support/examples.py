@@ -127,16 +127,21 @@ class Session:
         path = f"{bin_dir}:{home.env.get('PATH', '/usr/bin:/bin')}"
         self.env = {**home.env, "PATH": path, "TERM": "xterm", "GIT_PAGER": "cat"}
         self.tasks: dict[str, str] = {}
+        #: refs of handoff records, as the document knows them
+        self.refs: dict[str, str] = {}
 
     def run(self, step: Step) -> None:
         """Type a command and keep what it prints, in the document's terms."""
         command = step.command
         for known, real in self.tasks.items():
             command = command.replace(known, real).replace(known[:8], real[:8])
+        for known, real in self.refs.items():
+            command = command.replace(known, real)
         command = re.sub(r"\bhandoff agentd\b", "handoff agentd --listen 127.0.0.1:0", command)
         output, step.code = self._terminal(command)
         if "handoff dispatch" in command:
             self._learn_tasks()
+        self._learn_refs(step.expected, output)
         step.actual = self._translated(output)
 
     def _terminal(self, command: str) -> tuple[str, int]:
@@ -169,12 +174,20 @@ class Session:
         assert len(ids) <= len(self.document.tasks), "name the task in the examples comment"
         self.tasks = dict(zip(self.document.tasks, ids, strict=False))
 
+    def _learn_refs(self, expected: list[str], output: str) -> None:
+        """Refs that are new in the document's output are those that are new in this one."""
+        known = [r for r in _refs("\n".join(expected)) if r not in self.refs]
+        real = [r for r in _refs(output) if r not in self.refs.values()]
+        self.refs |= dict(zip(known, real, strict=False))
+
     def _translated(self, output: str) -> list[str]:
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07", "", output).replace(
             "\r\n", "\n"
         )
         for known, real in self.tasks.items():
             text = text.replace(real, known).replace(real[:8], known[:8])
+        for known, real in self.refs.items():
+            text = text.replace(real, known)
         text = text.replace(str(self.home.path), DOC_HOME)
         text = text.replace(f"{DOC_HOME}/.handoff/data", f"{DOC_HOME}/.handoff")
         text = text.replace(f"coordinator:{getpass.getuser()}", "coordinator:ada")
@@ -183,6 +196,10 @@ class Session:
         while lines and not lines[-1]:
             lines.pop()
         return lines
+
+
+def _refs(text: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"handoff://[a-z2-7]{32}/[a-z2-7]{32}", text)))
 
 
 def _until_end(terminal: int, process: subprocess.Popen[bytes]) -> str:

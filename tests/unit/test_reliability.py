@@ -44,7 +44,7 @@ def test_every_row_has_tests_or_says_that_it_has_none() -> None:
 
 
 def test_the_numbers_run_on_without_a_gap() -> None:
-    for letter in "ABCDFGHS":
+    for letter in "ABCDEFGHS":
         numbers = [int(r["number"][1:]) for r in ROWS if r["number"][0] == letter]
         assert numbers == list(range(1, len(numbers) + 1)), letter
 
