@@ -221,6 +221,7 @@ def _ref_flags(name: str) -> Parser:
 
 
 def _log(args: Namespace, context: Context) -> int:
+    from handoff.cli.terminal import safe_line
     from handoff.sessions.service import Caller
 
     reply = place.service(args).call("log", {"ref": args.ref}, Caller("cli"))
@@ -236,6 +237,8 @@ def _log(args: Namespace, context: Context) -> int:
     for ref in reply["newer"]:
         if ref not in reply["children"]:
             context.show(f"  newer {ref}")
+    if reply["attempts_unknown"]:
+        context.show(f"  attempts can't be told: {safe_line(reply['attempts_unknown'])}")
     for one in reply["attempts"]:
         context.show(f"  attempt {one['attempt_id']}: {one['state']}, {one['certainty']}")
     return 0

@@ -42,7 +42,8 @@ show            ``ref``, ``manifest``, ``state``, ``document``, ``quarantined``,
                 ``dropped``, ``left_out`` (with budget), ``discrepancies``, ``verdict``
 validate        ``ref``, ``valid``, ``faults`` [{ref, code, message}], ``lint`` [{pointer,
                 code, message}], ``dropped``
-log             ``ref``, ``ancestors``, ``children``, ``newer``, ``attempts`` [status]
+log             ``ref``, ``ancestors``, ``children``, ``newer``, ``attempts`` [status],
+                ``attempts_unknown`` (why they can't be told, or "")
 verify          ``faults`` [{ref, code, message}], ``records`` (how many were looked at),
                 ``journal`` {events, attempts, head}
 confirm, adopt, abandon, open_created, open_submitted, open_failed

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from handoff.errors import NotAllowed, NotFound, SourceUnbound, UsageError
+from handoff.errors import NotAllowed, NotFound, SourceUnbound, StorageError, UsageError
 from handoff.sessions import canonical, lint, manifest, private, writer
 from handoff.sessions import evidence as gathered
 from handoff.sessions import state as states
@@ -135,7 +135,7 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
     guard = service.records.guard
     binding = replace(binding, label=guard.text(binding.label), branch=guard.text(binding.branch))
     got, store = _gather(service, origin, binding, _paths(checked.state))
-    opened = _opened(service, origin.session)
+    opened, unread = _opened(service, origin.session)
     if opened and not given.get("allow_stale"):
         _refuse_stale(opened, origin, store)
     state, lowered = gathered.ground(checked.state, store, origin.session)
@@ -168,6 +168,7 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
         *service.records.guard.value([note.to_json() for note in notes]).value,
         *({"pointer": "", "code": "evidence", "message": note} for note in got.notes),
         *(_unchecked(state) if store == "" else ()),
+        *unread,
     ]
     changes = [*(note.to_json() for note in checked.changes), *lowered]
     return _made(made, given, warnings, changes, lost)
@@ -238,21 +239,30 @@ def _writer(
     token = given.get("attribution") or None
     # The digest is of the redacted state, on both sides.
     clean = states.check(service.records.guard.state(dict(state)).value).state
-    seen = last_route(service.journal, caller.session_id) or {}
+    try:
+        seen = last_route(service.journal, caller.session_id) or {}
+    except StorageError:
+        seen = {}  # the warnings say that the journal can't be read
     if token is not None:
         made = writer.attribute(clean, token, profile_key(service.profile.root))
         return Writer(made.kind, made.model, made.provider, made.attributed)
     return Writer("chat", str(seen.get("model", "")), str(seen.get("provider", "")), False)
 
 
-def _opened(service: Service, session_id: str) -> list[dict[str, Any]]:
-    """The attempts that opened this session, as they were frozen."""
+def _opened(service: Service, session_id: str) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """The attempts that opened this session, as they were frozen; and a warning where the
+    journal can't be read: what the session knows is worth keeping all the same."""
     journal = service.journal
-    return [
-        journal.frozen(attempt)
-        for attempt in journal.attempts()
-        if journal.history(attempt).session == session_id
-    ]
+    try:
+        found = [
+            journal.frozen(attempt)
+            for attempt in journal.attempts()
+            if journal.history(attempt).session == session_id
+        ]
+    except StorageError as error:
+        message = f"what this session was opened from can't be told: {error.cause}"
+        return [], [{"pointer": "/lineage", "code": "journal", "message": message}]
+    return found, []
 
 
 def _lineage(

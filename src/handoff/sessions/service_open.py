@@ -217,7 +217,7 @@ def recover(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict
     journal = service.journal
     frozen = journal.frozen(attempt)
     candidates, why = _looked_for(service, attempt)
-    told = inspect(journal, attempt, candidates)
+    told = inspect(journal, attempt, service.records.guard.value(list(candidates)).value)
     told["candidates_note"] = why
     base = f"handoff session recover --profile {frozen['profile']} {attempt}"
     names = told["status"]["allowed_next"]

@@ -265,10 +265,16 @@ def log(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str
     told = service.records.log(ref)
     made = service.records.raw(ref)[0]
     journal = service.journal
+    attempts, why = list[dict[str, Any]](), ""
+    try:
+        attempts = [journal.status(attempt) for attempt in journal.attempts(ref)]
+    except StorageError as error:
+        why = error.cause
     return {
         **told,
         "newer": service.records.newer(made),
-        "attempts": [journal.status(attempt) for attempt in journal.attempts(ref)],
+        "attempts": attempts,
+        "attempts_unknown": why,
     }
 
 

@@ -625,3 +625,47 @@ def test_a_reader_that_may_not_write_reads_all_the_same(
     assert RULE in page["content"]
     assert (page["counts"], "no space left" in page["why_not"]) == (False, True)
     assert kit.ok("opening_status", attempt_id="attempt-0001")["handoff_read"] is False
+
+
+def test_a_damaged_journal_keeps_nothing_but_openings_back(kit: Kit) -> None:
+    ref = kit.create()["ref"]
+    kit.prepare(ref)
+    (path,) = (kit.home / "handoff").glob("journal*.sqlite3")
+    path.write_bytes(b"no database " * 1000)
+    kit.service = kit.another()
+    for action, given_ in (
+        ("list", {}),
+        ("search", {"query": "parser"}),
+        ("show", {"ref": ref}),
+        ("read", {"ref": ref, "workspace": str(kit.work)}),
+        ("validate", {"ref": ref}),
+        ("evidence", {"workspace": str(kit.work)}),
+    ):
+        kit.ok(action, **given_)
+    assert kit.ok("log", ref=ref)["attempts_unknown"]
+    made = kit.create("request-0002", goal={"text": "what the session knows"})
+    assert "journal" in [one["code"] for one in made["warnings"]]
+    assert [one["code"] for one in kit.ok("verify")["faults"]] == ["journal_corrupt"]
+    kit.ok("export", PERSON, ref=ref, path=str(kit.folder / "x.handoff"))
+    given_ = {"ref": ref, "workspace": str(kit.work), "attempt_id": "attempt-0002"}
+    for action, caller, arguments in (
+        ("prepare_open", MODEL, {**given_, "model": "m-1", "provider": "stub"}),
+        ("opening_status", MODEL, {"attempt_id": "attempt-0001"}),
+        ("read", MODEL, {"ref": ref, "attempt_id": "attempt-0001"}),
+        ("abandon", PERSON, {"attempt_id": "attempt-0001", "reason": "x"}),
+        ("prune", PERSON, {"older_than": 0}),
+        ("purge", PERSON, {"ref": ref}),
+    ):
+        told = kit.refused(action, caller, **arguments)
+        assert told["code"] in ("journal_corrupt", "preflight_refused"), (action, told)
+        assert told["retry"] in ("after_inspection", "never")
+
+
+def test_a_title_of_the_host_is_shown_without_secrets(kit: Kit) -> None:
+    ref = kit.create()["ref"]
+    kit.prepare(ref)
+    desktop(kit, ref)
+    kit.host.answers["candidates"] = [{"session_id": "new-1", "title": f"rotate {SECRET}"}]
+    told = kit.ok("recover", PERSON, attempt_id="attempt-0001")
+    assert "[redacted:" in told["candidates"][0]["title"]
+    assert SECRET not in json.dumps(told)
