@@ -729,6 +729,8 @@ class Window:
                 else:
                     self.world.store = copy.deepcopy(effect["value"])
             else:
+                if effect["do"] == "ask" or effect.get("action") == "open_begin":
+                    assert self.world.store["ask"]["attempt"] == effect["attempt"]
                 self.pending.append(lambda effect=effect: self.world.perform(self, effect))
 
 
@@ -832,6 +834,20 @@ class PageMachine(RuleBasedStateMachine):
             self.world.fate = fate
             pending.pop(0)()
             self.world.fate = "sent"
+
+    @rule(which=which)
+    def go_on(self, which: int) -> None:
+        """Whatever comes next if all goes well."""
+        window = self.windows[which]
+        if window.pending:
+            window.pending.pop(0)()
+        elif window.state["stage"] == "idle":
+            self.press_prepare(which)
+        elif window.state["stage"] == "prepared":
+            self.press_open(which)
+        else:
+            self.source_prepares()
+            window.send({"type": "poll"})
 
     @rule(which=which, carried_out=st.booleans())
     def reload(self, which: int, carried_out: bool) -> None:
