@@ -207,9 +207,15 @@ def _no_agent() -> None:
 
 
 def _before() -> dict[str, str]:
-    """The environment without what this process of the host has set in it for its own
-    children. In a session of the host other marks are there."""
-    return {name: value for name, value in os.environ.items() if (name, value) != _OWN_MARK}
+    """The environment that this process was started with: Hermes 0.22 marks its own for what
+    it will start, also where a person started it. Where the kernel does not tell, that mark is
+    left out; in a session of the host others are there."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            pairs = [os.fsdecode(one).partition("=") for one in file.read().split(b"\0")]
+        return {name: value for name, _, value in pairs}
+    except OSError:
+        return {name: value for name, value in os.environ.items() if (name, value) != _OWN_MARK}
 
 
 def _code_of(answer: Mapping[str, Any]) -> int:

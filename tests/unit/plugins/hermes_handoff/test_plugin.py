@@ -553,21 +553,55 @@ def test_an_agents_session_opens_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv(mark, "x")
+    monkeypatch.setattr(commands, "_before", lambda: {mark: "x"})
     words = ["handoff://a/b", "--workspace", "/tmp", "--attempt-id", "attempt-0001"]
     assert prepared.open(parsed("handoff-open", *words)) == EXIT["refused"]
     assert f"({mark} is set)" in capsys.readouterr().err
 
 
-def test_the_hosts_own_mark_is_no_agents(
+def test_what_the_host_marks_itself_with_is_no_agents(
     prepared: commands.Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """What counts is what the process was started with."""
     monkeypatch.setenv("AI_AGENT", "hermes-agent")
+    monkeypatch.setattr(commands, "_OWN_MARK", ("AI_AGENT", "hermes-agent"))
     words = ["handoff://a/b", "--workspace", "/tmp", "--attempt-id", "attempt-9999", "--json"]
     assert prepared.open(parsed("handoff-open", *words)) == EXIT["refused"]
     outcome = json.loads(capsys.readouterr().err)
     assert outcome["error"]["code"] == "unknown_attempt"
     assert outcome["exit_code"] == EXIT["refused"]
+
+
+BEFORE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from handoff.plugins.hermes_handoff.commands import _before
+os.environ["AI_AGENT"] = "hermes-agent"
+if len(sys.argv) > 2:
+    import builtins
+    def refused(*_, **__):
+        raise PermissionError
+    builtins.open = refused
+found = _before()
+print(found.get("AI_AGENT"), found.get("GIVEN"))
+"""
+
+
+@pytest.mark.parametrize(("given", "told"), [({}, None), ({"AI_AGENT": "other"}, "other")])
+def test_the_environment_as_it_was_at_the_start(given: dict[str, str], told: str | None) -> None:
+    def run(*more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", BEFORE, str(ROOT / "src"), *more],
+            env={"PATH": os.environ["PATH"], "GIVEN": "ü", **given},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.stdout.strip()
+
+    if sys.platform == "linux":
+        assert run() == f"{told} ü"
+    assert run("unreadable") == "None ü"
 
 
 def test_recovery_shows_events_and_the_hosts_own_commands(
