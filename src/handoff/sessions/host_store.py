@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote
 
 from handoff.errors import NotFound, StorageError
 
@@ -150,6 +149,8 @@ def connect(path: str, stack: contextlib.ExitStack) -> sqlite3.Connection:
     with open(path, "rb") as file:
         logged = file.read(20)[18:20] == b"\x02\x02"
     still = "&immutable=1" if logged else ""
+    from urllib.parse import quote  # which takes as long to import as all of this module
+
     uri = f"file:{quote(os.path.abspath(path))}?mode=ro{still}"
     return sqlite3.connect(uri, uri=True, isolation_level=None)
 
