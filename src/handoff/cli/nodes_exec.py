@@ -91,8 +91,6 @@ def call_of(args: Namespace, context: Context) -> dict[str, Any]:
     Raises:
         UsageError: none, or two.
     """
-    from handoff.cli.parsing import duration
-
     words = context.rest or []
     if bool(words) == bool(args.shell):
         raise UsageError(
@@ -105,7 +103,7 @@ def call_of(args: Namespace, context: Context) -> dict[str, Any]:
         if not given or not key:
             raise UsageError(f"--env {one}: write NAME=VALUE", remedy="handoff nodes exec --help")
         env[key] = place.argument(value)
-    limit = round(duration(args.timeout) * 1000)
+    limit = round(place.seconds(args.timeout) * 1000)
     made: dict[str, Any] = {"timeout_ms": limit}
     if words:
         made["argv"] = [place.argument(word) for word in words]
@@ -119,13 +117,12 @@ def call_of(args: Namespace, context: Context) -> dict[str, Any]:
 
 
 def _exec(args: Namespace, context: Context) -> int:
-    from handoff.cli.parsing import duration
     from handoff.nodes.client import new_key
 
     call = call_of(args, context)
     brain = place.client(args)
     names = place.choose(brain, args.names, args.tag)
-    wait_s = duration(args.queue_until)
+    wait_s = place.seconds(args.queue_until)
     if len(names) == 1:
         return _one(brain, names[0], call, args, context, wait_s)
     if args.stdin or args.key:

@@ -101,8 +101,6 @@ def run(name: str, args: Namespace, context: Context) -> int:
 
 
 def _pair(args: Namespace, context: Context) -> int:
-    from handoff.cli.parsing import duration
-
     brain = place.client(args)
     if args.token:
         if not args.name:
@@ -128,7 +126,7 @@ def _pair(args: Namespace, context: Context) -> int:
         name=args.name,
         address=args.address,
         replace=args.replace,
-        ttl_s=int(duration(args.ttl)),
+        ttl_s=int(place.seconds(args.ttl)),
         by=place.by(),
     )
     minutes = told["ttl_s"] // 60

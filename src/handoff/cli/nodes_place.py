@@ -154,6 +154,22 @@ class Progress:
             sys.stderr.flush()
 
 
+def seconds(text: str) -> float:
+    """A duration that was typed.
+
+    Raises:
+        UsageError: it is none.
+    """
+    import argparse
+
+    from handoff.cli.parsing import duration
+
+    try:
+        return duration(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(str(error), remedy="write 90s, 10m or 2h") from error
+
+
 def tell(context: Context, value: Any, text: str) -> None:
     """The same for a program or for a person."""
     if context.human:
