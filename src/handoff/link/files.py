@@ -26,15 +26,19 @@ def _typed(error: OSError, path: str) -> StorageError:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder, 0700, and those above it.
+    """Make a folder, 0700, and those above it that are missing.
 
     Raises:
         StorageError: it can't be made, or something else stands there.
     """
+    above = os.path.dirname(path)
+    if above != path and above and not os.path.lexists(above):
+        make_folder(above)
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        os.mkdir(path or ".", 0o700)
     except OSError as error:
-        raise _typed(error, path) from error
+        if not os.path.isdir(path or "."):
+            raise _typed(error, path) from error
 
 
 def read_private(path: str, *, private: bool = True) -> bytes:

@@ -42,6 +42,8 @@ __all__ = [
 
 #: days that a certificate serves; pins, not dates, are what is trusted
 LIFETIME_DAYS = 3650
+#: days before its end at which it is made anew, for those who go by an authority
+RENEW_DAYS = 30
 
 
 class WrongServer(ssl.SSLCertVerificationError):
@@ -127,8 +129,8 @@ def _names(hosts: Sequence[str]) -> list[x509.GeneralName]:
 
 
 def load_or_make_certificate(path: str, key: MachineKey, hosts: Sequence[str], now_ms: int) -> str:
-    """The certificate file of that key, made if there is none or if it is of another key or
-    other names; its path.
+    """The certificate file of that key, made if there is none, or if it is of another key or
+    other names or nearly over; its path.
 
     Raises:
         StorageError: it can't be read or written.
@@ -142,6 +144,7 @@ def load_or_make_certificate(path: str, key: MachineKey, hosts: Sequence[str], n
             isinstance(public, Ed25519PublicKey)
             and public.public_bytes_raw() == key.public
             and set(_names(hosts)) <= set(names)
+            and held.not_valid_after_utc.timestamp() - now_ms / 1000 > RENEW_DAYS * 86_400
         ):
             return path
         write_private(path, make_certificate(key, hosts, now_ms))

@@ -167,6 +167,18 @@ def test_a_certificate_is_kept_until_key_or_names_change(tmp_path: Path) -> None
     assert os.stat(brain.certificate).st_mode & 0o777 == 0o600
 
 
+def test_a_certificate_is_renewed_before_its_end_under_the_same_key(tmp_path: Path) -> None:
+    brain = Brain(tmp_path)
+    days = 86_400_000
+    load_or_make_certificate(brain.certificate, brain.key, (), NOW + 3600 * days)
+    assert Path(brain.certificate).read_bytes() == brain.pem
+    load_or_make_certificate(brain.certificate, brain.key, (), NOW + 3630 * days)
+    renewed = Path(brain.certificate).read_bytes()
+    assert renewed != brain.pem
+    der = ssl.PEM_cert_to_DER_cert(renewed.decode())
+    assert Pin(key=brain.key.public).fits(der)
+
+
 def test_damage_is_reported(tmp_path: Path) -> None:
     brain = Brain(tmp_path)
     Path(brain.certificate).write_bytes(b"nothing")
