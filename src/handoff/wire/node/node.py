@@ -65,7 +65,7 @@ from handoff.wire.node.messages import (
 from handoff.wire.node.options import NodeOptions
 from handoff.wire.node.outbox import Ready
 from handoff.wire.node.sealing import Ciphers, Random
-from handoff.wire.node.streams import FIRST_WINDOW, MOST_WINDOW, Receiving, Sending
+from handoff.wire.node.streams import FIRST_WINDOW, MOST_WINDOW, WINDOW, Receiving, Sending
 
 if TYPE_CHECKING:
     from handoff.clock import Clock
@@ -256,9 +256,7 @@ class NodeLink(Link):
         if state == "running":
             for name in call.fed():
                 at = got.get(name, 0)
-                channel.receiving[name] = Receiving(
-                    number, name, at, at + FIRST_WINDOW, FIRST_WINDOW
-                )
+                channel.receiving[name] = Receiving(number, name, at, at + FIRST_WINDOW, WINDOW)
 
     def notice(self, kind: str, body: Mapping[str, Any]) -> None:
         """Tell the brain of something that no call asked for."""
@@ -316,7 +314,7 @@ class NodeLink(Link):
         self._asked[message.id] = _Asked(message.key, call)
         self._streams(channel, message.id, call, message.window, {})
         for name in call.fed():
-            channel.receiving[name] = Receiving(message.id, name, 0, FIRST_WINDOW, FIRST_WINDOW)
+            channel.receiving[name] = Receiving(message.id, name, 0, FIRST_WINDOW, WINDOW)
         self._events.append(
             CallAsked(message.id, message.key, call, message.by, max(0, message.deadline_ms))
         )

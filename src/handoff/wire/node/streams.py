@@ -11,7 +11,16 @@ from collections import deque
 
 from handoff.wire.node.frames import Piece, Refused
 
-__all__ = ["FIRST_WINDOW", "HIGH_WATER", "LOW_WATER", "Receiving", "Sending", "Turns"]
+__all__ = [
+    "FIRST_WINDOW",
+    "HIGH_WATER",
+    "LOW_WATER",
+    "MOST_WINDOW",
+    "WINDOW",
+    "Receiving",
+    "Sending",
+    "Turns",
+]
 
 #: bytes of a stream into a call (stdin, an upload) that need no credit
 FIRST_WINDOW = 64 * 1024
