@@ -18,6 +18,7 @@ from typing import Any
 from handoff.errors import AckIncomplete, NotAllowed, SessionMismatch, UsageError
 from handoff.sessions.history import History
 from handoff.sessions.journal import Journal
+from handoff.sessions.serving import PAGE
 from handoff.sessions.serving import pages as paginate
 
 __all__ = ["MAX_FIRST_STEP", "Readable", "acknowledge", "read_page", "required_codes"]
@@ -31,7 +32,8 @@ class Readable:
     """A verified record, ready to be read.
 
     text: all that a reader gets, in reading order. discrepancies: what drift found, each
-    with ``code`` and ``severity`` (``block``, ``warn``, ``note``).
+    with ``code`` and ``severity`` (``block``, ``warn``, ``note``). page_bytes: of one page;
+    pages of another size are another way through the text, and do not add up with these.
     """
 
     ref: str
@@ -39,6 +41,7 @@ class Readable:
     text: str
     constraint_ids: tuple[str, ...]
     discrepancies: tuple[Mapping[str, Any], ...] = ()
+    page_bytes: int = PAGE
 
 
 def required_codes(discrepancies: Collection[Mapping[str, Any]]) -> list[str]:
@@ -68,10 +71,11 @@ def read_page(
         NotAllowed: the attempt is of another record.
         SessionMismatch: the caller is a third session; it is noted, nothing moves.
     """
-    parts = paginate(record.text)
+    parts = paginate(record.text, record.page_bytes)
     if not 1 <= page <= len(parts):
         raise UsageError(f"there is no page {page}: this has {len(parts)}", pages=len(parts))
-    mark = hashlib.sha256(record.text.encode()).hexdigest()
+    sized = "" if record.page_bytes == PAGE else f"{record.page_bytes}\n"
+    mark = hashlib.sha256(f"{sized}{record.text}".encode()).hexdigest()
     reply = {
         "ref": record.ref,
         "document_sha256": record.document_sha256,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from handoff.errors import JournalCorrupt, StorageError
@@ -21,6 +22,8 @@ def read(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str
     """One page of a record, with what has changed; for an attempt it is noted."""
     attempt = given.get("attempt_id", "")
     record, found, readable = _readable(service, given, attempt)
+    if caller.surface == "mcp" or (caller.surface == "cli" and (attempt or caller.session_id)):
+        readable = replace(readable, page_bytes=serving.AGENT_PAGE)
     page = given.get("page", 1)
     if attempt:
         session = session_of(service, caller, attempt)

@@ -14,8 +14,12 @@ from handoff.sessions.schema import SCHEMA
 from handoff.sessions.state import State, items
 from handoff.sessions.text import one_line
 
-#: bytes of one page: what a tool's result may hold in every host that is known
+#: bytes of one page: what a tool's result may hold in Hermes, and what a person reads at once
 PAGE = 32 * 1024
+#: the same for other agents, by MCP or in their shell. Codex gives its model about 10,000
+#: bytes of a result (of a model that it does not know) and leaves out what is in the middle;
+#: Claude Code gives 30,000 characters of a command's output. A page that was cut was not read.
+AGENT_PAGE = 6 * 1024
 UNKNOWN = "unknown"
 
 
