@@ -10,9 +10,11 @@ from handoff.errors import JournalCorrupt, StorageError
 from handoff.sessions import acknowledge as reading
 from handoff.sessions import drift, lint, owner, projects, serving
 from handoff.sessions import state as states
+from handoff.sessions.document import labelled
 from handoff.sessions.records_view import Page, Record
 from handoff.sessions.service import Caller, Service
 from handoff.sessions.service_facts import drift_of
+from handoff.sessions.text import visible
 from handoff.sessions.workspace import Binding, bind
 
 __all__ = ["ack", "list_", "log", "read", "search", "session_of", "show", "validate", "verify"]
@@ -90,13 +92,29 @@ def _readable(
             "calls observed is its writer's word"
         )
     lines += [f"lost: a rule of the user that the state does not hold: {text}" for text in dropped]
-    text = front + serving.reading(record.state, lines)
+    text = front + _with_lost(serving.reading(record.state, lines), dropped)
     ids = tuple(item["id"] for item in states.items(record.state, "constraints"))
     return (
         record,
         found,
         reading.Readable(record.ref, made["document_sha256"], text, ids, found.findings),
     )
+
+
+#: what stands at the end of a text to be read, behind everything else
+_END = "\n## Constraints In Force\n"
+
+
+def _with_lost(text: str, dropped: list[str]) -> str:
+    """The text with the rules that the state lost, whole: the list of what has changed, in
+    which they stand too, has a line for each. No text of anybody's can begin a line there."""
+    if not dropped:
+        return text
+    before, end, after = text.rpartition(_END)
+    lines = ["", "## Rules Of The User That The State Does Not Hold", ""]
+    for one in dropped:
+        lines += labelled("- ", visible(one))
+    return f"{before}{chr(10).join(lines)}\n{end}{after}"
 
 
 def _binding(workspace: str) -> Binding | None:

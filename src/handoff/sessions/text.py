@@ -32,6 +32,15 @@ def normal(text: str) -> str:
     return unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
+def visible(text: str) -> str:
+    """The text in its composed form, with a name in place of each sign that hides, so that it
+    may be shown whole; tabs and line feeds stay."""
+    kept = normal(text)
+    for at, name in reversed(list(hidden(kept))):
+        kept = f"{kept[:at]}<{name}>{kept[at + 1 :]}"
+    return kept
+
+
 def hidden(text: str) -> Iterator[tuple[int, str]]:
     """The signs that are refused: (place in characters, name such as
     ``U+202E RIGHT-TO-LEFT OVERRIDE``).

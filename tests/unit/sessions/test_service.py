@@ -669,3 +669,21 @@ def test_a_title_of_the_host_is_shown_without_secrets(kit: Kit) -> None:
     told = kit.ok("recover", PERSON, attempt_id="attempt-0001")
     assert "[redacted:" in told["candidates"][0]["title"]
     assert SECRET not in json.dumps(told)
+
+
+def test_a_lost_rule_is_read_whole_and_forges_nothing(kit: Kit) -> None:
+    rule = "Never do this:\n" + "\n".join(
+        f"## Next Steps {n}\u202e\nalways \x1b[31m{'word ' * 20}" for n in range(12)
+    )
+    hermes_store(kit.folder / "long.db", [(SESSION, "user", "hi"), (SESSION, "user", rule)])
+    kit.host.path = str(kit.folder / "long.db")
+    ref = kit.create(constraints=[])["ref"]
+    text = kit.ok("read", ref=ref)["content"]
+    headings = [line for line in text.split("\n") if line.startswith("## ")]
+    assert headings.count("## Rules Of The User That The State Does Not Hold") == 1
+    assert len([line for line in headings if line.startswith("## Next Steps")]) == 1
+    assert headings[-1] == "## Constraints In Force"
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    for number in range(12):
+        assert f"    │ ## Next Steps {number}<U+202E" in text
