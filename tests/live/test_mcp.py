@@ -302,6 +302,33 @@ default_tools_approval_mode = "approve"
     assert shown["records"][0]["host"] == "codex"
 
 
+def test_codex_hands_a_whole_page_on_to_its_model(
+    isolated_home: Home, stub: StubModel, git_repo: Repository
+) -> None:
+    """What it leaves out of a long result would count as read."""
+    server = f"""
+[mcp_servers.handoff]
+command = {json.dumps(SERVER[0])}
+args = {json.dumps(SERVER[1:])}
+default_tools_approval_mode = "approve"
+"""
+    env = codex_home(isolated_home, stub, server)
+    facts = [{"id": f"f{n}", "text": f"fact number {n}. {'abc def ' * 40}"} for n in range(100)]
+    given = create(git_repo.path)
+    given["state"] |= {"context": facts}
+    tool = f"mcp__handoff/{TOOL}"
+    _, [made] = codex(env, git_repo.path, prompt(tool, given))
+    assert made["ok"], made
+    before = len(stub.bodies)
+    _, [page] = codex(
+        env, git_repo.path, prompt(tool, {"action": "read", "ref": made["ref"], "page": 3})
+    )
+    inside = re.findall(r"fact number \d+\.", page["content"])
+    assert len(inside) > 5
+    told = stub.bodies[before:]
+    assert all(any(fact in body for body in told) for fact in inside)
+
+
 @pytest.mark.parametrize("without", ["plugin.json", ".codex-plugin/plugin.json"])
 def test_codex_loads_the_plugin_s_directory(
     without: str,

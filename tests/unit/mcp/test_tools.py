@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import threading
@@ -162,3 +163,19 @@ def test_many_calls_at_once(git_repo: Repository) -> None:
     assert all(reply["ok"] for reply in replies), replies
     assert len({reply["ref"] for reply in replies}) == 1
     assert done(sessions, {"action": "list"})["total"] == 1
+
+
+def test_a_page_is_small_enough_for_what_hosts_hand_on(git_repo: Repository) -> None:
+    sessions = Sessions()
+    facts = [{"id": f"f{n}", "text": f"fact {n}. " + "x" * 400} for n in range(100)]
+    given = create(git_repo.path)
+    given["state"] = {**small(), "context": facts}
+    ref = done(sessions, given)["ref"]
+    text, page, pages = "", 1, 0
+    while page:
+        read = done(sessions, {"action": "read", "ref": ref, "page": page}, thread="thread-2")
+        assert len(json.dumps(read).encode()) < 9_000
+        text += read["content"]
+        page, pages = read["next_page"], read["pages"]
+    assert pages > 5
+    assert all(f"fact {n}. " in text for n in range(100))

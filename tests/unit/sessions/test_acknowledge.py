@@ -96,6 +96,19 @@ def test_pages_of_two_texts_do_not_add_up(journal: Journal) -> None:
     assert journal.status(A)["handoff_read"] is False
 
 
+def test_pages_of_two_sizes_do_not_add_up(journal: Journal) -> None:
+    """One host gets larger pages than another; each has to give all of its own."""
+    total = read(journal)["pages"]
+    small = read(journal, 1, page_bytes=6 * 1024)["pages"]
+    assert small > total
+    for page in range(2, small):
+        reply = read(journal, page, page_bytes=6 * 1024)
+        assert len(body(reply).encode()) <= 6 * 1024
+    assert journal.status(A)["handoff_read"] is False
+    assert read(journal, small, page_bytes=6 * 1024)["complete"] is True
+    assert journal.status(A)["handoff_read"] is True
+
+
 def test_the_source_reading_its_own_does_not_advance(journal: Journal) -> None:
     reply = read(journal, session="s-source", text="short")
     assert reply["counts"] is False
