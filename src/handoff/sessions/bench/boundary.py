@@ -29,6 +29,11 @@ _CONTEXTS = ("SERVICE_TOKEN={}", "password: '{}'", "deploy --api-token {} now",
              "https://x.example/?access_token={}&n=1", "Authorization: Bearer {}")  # fmt: skip
 
 
+#: the actions that must go through, so that there is something to look at
+DONE = ("evidence", "create", "prepare_open", "read", "list", "show", "log", "validate", "verify",
+        "opening_status", "search", "abandon", "recover", "export", "import", "prune")  # fmt: skip
+
+
 class Traffic:
     """A profile through which secrets are sent, and everything that came out of it."""
 
@@ -152,8 +157,9 @@ def metrics(seed: int) -> list[Metric]:
     clean = sum(
         not any(form in written for form in forms(secret).values()) for secret in traffic.secrets
     )
-    worked = sum('"ok": true' in text for text in traffic.said)
+    told = [json.loads(text) for text in traffic.said if text.startswith("{")]
+    worked = {one["action"] for one in told if one["ok"]} & set(DONE)
     return [
         Metric("B9 planted secrets that are in no byte", clean, SECRETS, 10_000),
-        Metric("B9 calls that went through, of all", worked, len(traffic.said), 4000),
+        Metric("B9 actions that did something with them", len(worked), len(DONE), 10_000),
     ]
