@@ -205,3 +205,275 @@ def test_a_chat_is_handed_over_and_one_session_opens(desk: Desk) -> None:
     page.press("Confirm the new session")
     until(lambda: desk.back.call("attempt", attempt_id=attempt)["status"]["user_confirmed"])
     desk.shows("None of these proves that the work went on.")
+
+
+def test_both_buttons_work_by_keyboard_and_say_why_not(desk: Desk) -> None:
+    desk.forget()
+    page = desk.page
+    assert (
+        page.eval(
+            "['handoff-prepare', 'handoff-open'].map((id) => { const one = document.getElementById(id);"
+            "return [one.getAttribute('aria-disabled'), one.disabled, one.tabIndex,"
+            "document.getElementById(one.getAttribute('aria-describedby')) !== null]; })"
+        )
+        == [["true", False, 0, True]] * 2
+    )
+    desk.shows("Give the workspace as an absolute path.")
+    page.type("handoff-workspace", desk.workspace)
+    desk.shows("No chat is focused.")
+    assert page.eval(
+        "[...document.querySelectorAll('#handoff-title ~ form input')].every("
+        "(one) => document.querySelector('label[for=\"' + one.id + '\"]') !== null)"
+    )
+    assert page.eval(
+        "(() => { const one = document.getElementById('handoff-state');"
+        "return [one.getAttribute('role'), one.getAttribute('aria-live')]; })()"
+    ) == ["status", "polite"]
+
+    desk.chat()
+    page.until("document.getElementById('handoff-prepare').getAttribute('aria-disabled') === null")
+    page.eval("document.getElementById('handoff-prepare').focus()")
+    page.key("Enter", 13)
+    desk.stage("prepared")
+    page.until("document.getElementById('handoff-open').getAttribute('aria-disabled') === null")
+    page.eval("document.getElementById('handoff-prepare').focus()")
+    page.key("Tab", 9)
+    assert page.eval("document.activeElement.id") == "handoff-open"
+    page.key(" ", 32)
+    desk.stage("opened")
+    until(lambda: len(desk.openings(desk.attempt())) == 1, within=60)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (("__desk.state.busyBySession.set({...__desk.state.busyBySession.get(),"
+         "[__desk.state.focusedSessionId.get()]: true})"), "The chat is busy."),
+        ("__desk.state.focusedSessionOwner.set({connectionId: 'local', profile: 'bob'})",
+         "are of different profiles"),
+        ("__desk.state.focusedSessionOwner.set({connectionId: 'far', profile: 'default'})",
+         "belongs to another connection"),
+        ("__desk.state.gateway.set('connecting')", "no connection to the back end"),
+        ("__desk.state.focusedStoredSessionId.set(null)", "it has no messages"),
+        (("__desk.routes = [{connectionId: 'local', profile: 'default', mode: 'remote'}];"
+         "__desk.state.cwd.set('/')"), "on another computer"),
+        ("__desk.routes = []; __desk.state.cwd.set('/')", "is not known"),
+    ],
+)  # fmt: skip
+def test_a_chat_that_does_not_fit_is_not_asked(desk: Desk, change: str, text: str) -> None:
+    desk.forget()
+    desk.chat()
+    desk.page.type("handoff-workspace", desk.workspace)
+    desk.page.until(
+        "document.getElementById('handoff-prepare').getAttribute('aria-disabled') === null"
+    )
+    desk.page.eval(f"void ({change.replace('; ', ', ').replace(';', ',')})")
+    desk.shows(text)
+    desk.page.eval("document.getElementById('handoff-prepare').click()")
+    desk.page.eval("document.querySelector('form').requestSubmit()")
+    assert desk.stage("idle") == "idle"
+    assert desk.sent("prompt.submit") == 0
+
+
+@pytest.mark.parametrize(
+    ("session", "workspace", "text"),
+    [
+        ("20200101_000000_nobody", "", "is not one of this profile"),
+        ("", "/no/such/folder", "is not there"),
+    ],
+)
+def test_what_the_back_end_does_not_have_is_not_asked(
+    desk: Desk, session: str, workspace: str, text: str
+) -> None:
+    desk.forget()
+    desk.chat()
+    if session:
+        desk.page.eval(f"__desk.state.focusedStoredSessionId.set({json.dumps(session)})")
+    desk.page.type("handoff-workspace", workspace or desk.workspace)
+    desk.page.press(PREPARE)
+    desk.shows(text)
+    assert desk.stage("idle") == "idle"
+    assert desk.sent("prompt.submit") == 0
+
+
+def test_a_reload_while_the_chat_prepares_never_asks_again(desk: Desk) -> None:
+    desk.forget()
+    desk.chat()
+    turns = len(desk.asked())
+    desk.page.type("handoff-workspace", desk.workspace)
+    desk.page.press(PREPARE)
+    desk.stage("asked", "prepared")
+    desk.reload()
+    assert desk.stage("prepared") == "prepared"
+    assert (len(desk.asked()), desk.sent("prompt.submit")) == (turns + 1, 1)
+
+
+def test_an_answer_that_is_lost_blocks_until_a_person_looked(desk: Desk) -> None:
+    """The turn went out, nobody knows; the chat prepares nothing."""
+    desk.forget()
+    desk.chat()
+    desk.mind.deaf = True
+    turns = len(desk.asked())
+    desk.fault("prompt.submit", {"after": "socket closed"})
+    desk.page.type("handoff-workspace", desk.workspace)
+    desk.page.press(PREPARE)
+    desk.stage("ask_uncertain")
+    until(lambda: len(desk.asked()) == turns + 1, within=60)
+    desk.fault("prompt.submit", None)
+    for _ in range(2):
+        assert desk.page.eval(
+            "document.getElementById('handoff-prepare').getAttribute('aria-disabled')"
+        )
+        desk.reload()
+        desk.stage("ask_uncertain")
+    desk.shows("Inspect the source chat.")
+    assert (len(desk.asked()), desk.sent("prompt.submit")) == (turns + 1, 1)
+    desk.page.press("I have looked at the source chat: drop this request")
+    assert desk.stage("idle") == "idle"
+
+
+def test_a_turn_that_the_host_refuses_leaves_nothing(desk: Desk) -> None:
+    desk.forget()
+    desk.chat()
+    desk.page.eval("__desk.state.focusedSessionId.set('00000000')")
+    desk.page.type("handoff-workspace", desk.workspace)
+    desk.page.press(PREPARE)
+    desk.shows("The chat was not asked: the host refused.")
+    assert desk.stage("idle") == "idle"
+    assert desk.page.eval("localStorage.getItem('hermes.plugin.hermes-handoff.flow')") is None
+
+
+def test_a_full_store_stops_both_buttons(desk: Desk) -> None:
+    attempt = desk.prepared()
+    desk.fault("storage", {"full": True})
+    desk.page.press(OPEN)
+    desk.shows("could not save what it is about to do")
+    assert desk.back.call("attempt", attempt_id=attempt)["status"]["state"] == "prepared"
+    assert desk.sent("session.create") == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "how", "stage", "sessions", "prompts"),
+    [
+        ("open_begin", {"before": "gone"}, "prepared", 0, 0),
+        ("open_begin", {"after": "gone"}, "open_uncertain", 0, 0),
+        ("session.create", {"after": "gone"}, "open_uncertain", 1, 0),
+        ("open_created", {"before": "gone"}, "open_uncertain", 1, 0),
+        ("open_created", {"after": "gone"}, "prompt_uncertain", 1, 0),
+        ("prompt.submit", {"before": "gone"}, "prompt_uncertain", 1, 0),
+        ("prompt.submit", {"after": "gone"}, "opened", 1, 1),
+        ("open_submitted", {"before": "gone"}, "opened", 1, 1),
+    ],
+)
+def test_a_break_at_each_step_of_opening_opens_nothing_twice(
+    desk: Desk, step: str, how: dict[str, str], stage: str, sessions: int, prompts: int
+) -> None:
+    attempt = desk.prepared()
+    desk.fault(step, how)
+    desk.page.press(OPEN)
+    settled = [stage, "prompt_uncertain"] if stage == "opened" else [stage]
+    desk.stage(*settled)
+    for _ in range(2):
+        desk.reload()
+        desk.stage(stage)
+        desk.page.eval(
+            "document.getElementById('handoff-open').click()" if stage != "prepared" else "0"
+        )
+    rows = [row["id"] for row in desk.host.rows()]
+    status = desk.back.call("attempt", attempt_id=attempt)["status"]
+    assert len(desk.openings(attempt)) == prompts
+    assert (desk.sent("session.create"), desk.sent("prompt.submit")) == (
+        sessions,
+        1 + (1 if step == "prompt.submit" or prompts else 0),
+    )
+    assert status["resume_verified"] is False
+    events = desk.back.call("recover", attempt_id=attempt)["events"]
+    assert [one["kind"] for one in events].count("launch_intent") == (stage != "prepared")
+    assert len(set(rows)) == len(rows)
+
+
+def test_a_prompt_that_is_missing_is_shown_to_be_pasted(desk: Desk) -> None:
+    attempt = desk.prepared()
+    desk.page.eval("__desk.faults['prompt.submit'] = {before: 'gone'}")
+    desk.page.press(OPEN)
+    desk.stage("prompt_uncertain")
+    desk.reload()
+    desk.stage("prompt_uncertain")
+    desk.page.press("Inspect")
+    desk.shows("Paste it into the new session yourself")
+    prompt = desk.page.eval("[...document.querySelectorAll('pre')].at(-1).textContent")
+    assert prompt.startswith(OPENING)
+    assert attempt in prompt
+    # The person pastes it into that session.
+    runtime = desk.saved()["destination"]["runtime"]
+    desk.page.eval(
+        f"__desk.request('prompt.submit', {{session_id: {json.dumps(runtime)},"
+        f"text: {json.dumps(prompt)}}})"
+    )
+    desk.stage("opened")
+    until(
+        lambda: desk.back.call("attempt", attempt_id=attempt)["status"]["acknowledged"], within=60
+    )
+
+
+def test_an_attempt_is_given_up_from_the_page(desk: Desk) -> None:
+    attempt = desk.prepared()
+    desk.page.type("handoff-reason", "changed my mind")
+    desk.page.press("Give the attempt up")
+    desk.stage("ended")
+    assert desk.back.call("attempt", attempt_id=attempt)["status"]["state"] == "abandoned"
+    desk.page.press("Begin anew")
+    desk.stage("idle")
+
+
+def test_the_record_can_be_looked_at_before(desk: Desk) -> None:
+    desk.prepared()
+    desk.page.press("Show the record")
+    desk.shows("Make the parser in app.py total")
+    desk.shows("SHA-256")
+
+
+def test_in_italian_the_two_buttons_are_italian(desk: Desk) -> None:
+    desk.forget()
+    desk.page.eval("document.documentElement.lang = 'it'")
+    desk.page.eval("Object.defineProperty(navigator, 'language', {value: 'it-IT'})")
+    desk.page.eval(
+        "history.pushState({}, '', '/config'); dispatchEvent(new PopStateEvent('popstate'))"
+    )
+    desk.page.until("document.getElementById('handoff-prepare') === null")
+    desk.page.eval("document.documentElement.lang = 'it'")
+    desk.page.eval(
+        "history.pushState({}, '', '/handoff'); dispatchEvent(new PopStateEvent('popstate'))"
+    )
+    desk.page.until("document.getElementById('handoff-prepare') !== null")
+    names = (
+        "['prepare', 'open'].map((one) => document.getElementById('handoff-' + one).textContent)"
+    )
+    assert desk.page.eval(names) == ["Prepara handoff dalla chat", "Apri nuova sessione"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[]",
+        b'{"action": "create"}',
+        b'{"action": "attempt"}',
+        b'{"action": "attempt", "arguments": {"attempt_id": 7}}',
+        b'{"action": "capture", "arguments": {"session": "\\ud800", "workspace": "/"}}',
+        b'{"action": "show", "arguments": {"ref": "../../etc/passwd"}}',
+        b"[" * 60_000,
+        b"x" * 1_000_000,
+    ],
+)
+def test_bad_requests_get_a_typed_refusal(desk: Desk, body: bytes) -> None:
+    status, answer = desk.back.post(body)
+    assert (status, answer["ok"]) == (200, False)
+    assert answer["code"] in ("usage", "too_large", "source_unbound")
+
+
+def test_without_the_hosts_credential_there_is_no_answer(desk: Desk) -> None:
+    status, _ = desk.back.post(b'{"action": "facts"}', token="another")
+    assert status in (401, 403)
