@@ -26,6 +26,7 @@ FILES = [
     "gate",
     "redaction",
     "node_wire",
+    "nodes",
     "sessions",
     "daemon_idle",
     "fanout",
