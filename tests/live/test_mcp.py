@@ -429,3 +429,42 @@ def test_opencode_can_look_and_is_told_where_to_publish(
     assert '"records":[]' in said, done.stdout
     assert "source_unbound" in said
     assert "handoff session create --help" in said
+
+
+# -- others ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["gemini", "grok"])
+def test_another_host_can_look_and_is_told_where_to_publish(
+    host: str, isolated_home: Home, stub: StubModel, git_repo: Repository
+) -> None:
+    env = {**isolated_home.env, "PATH": os.environ["PATH"]}
+    env |= SETUPS[host](isolated_home, stub.url)
+    if host == "gemini":
+        settings = isolated_home.path / ".gemini" / "settings.json"
+        server = {"command": SERVER[0], "args": SERVER[1:], "trust": True}
+        whole = {**json.loads(settings.read_text()), "mcpServers": {"handoff": server}}
+        settings.write_text(json.dumps(whole))
+        flags, tool = ["--skip-trust", "--approval-mode", "yolo"], f"mcp_handoff_{TOOL}"
+    else:
+        settings = isolated_home.path / ".grok" / "config.toml"
+        command, args = json.dumps(SERVER[0]), json.dumps(SERVER[1:])
+        more = f"\n[mcp_servers.handoff]\ncommand = {command}\nargs = {args}\n"
+        settings.write_text(settings.read_text() + more)
+        flags, tool = ["--always-approve"], f"handoff__{TOOL}"
+    asked = prompt(tool, {"action": "list"}, create(git_repo.path))
+    done = subprocess.run(
+        [installed(host), *flags, "-p", asked],
+        cwd=git_repo.path,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All done." in done.stdout
+    told = "".join(stub.bodies).replace("\\", "")
+    assert '"records":[]' in told
+    assert "source_unbound" in told
+    assert "handoff session create --help" in told
