@@ -32,6 +32,7 @@ from handoff.link.keys import MachineKey
 
 __all__ = [
     "Pin",
+    "ReadBuffer",
     "WrongServer",
     "certificate_sha256",
     "client_context",
@@ -181,6 +182,8 @@ def server_context(certificate: str, key: str) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Nobody resumes a session here, and a ticket costs 6 KiB of each open connection.
+    context.num_tickets = 0
     try:
         read_private(key)
         context.load_cert_chain(certificate, key)
@@ -217,6 +220,62 @@ def client_context(pin: Pin | None = None, authorities: str | None = None) -> ss
         context.sslobject_class = _pinned_object(pin)
         context.sslsocket_class = _pinned_socket(pin)
     return context
+
+
+class ReadBuffer:
+    """The buffer into which asyncio reads a TLS connection: 256 KiB of its own accord, here
+    small while little arrives. A brain holds a thousand connections that mostly idle.
+
+    It lies in attributes of asyncio's that are not public (the same from Python 3.11 to
+    3.14); where they are missing, or the connection is not TLS, nothing is done.
+
+    Args:
+        transport: the connection's transport.
+    """
+
+    #: bytes while little arrives, while much does, and seconds until little is believed
+    SMALL, LARGE, REST_S = 4 * 1024, 256 * 1024, 10.0
+
+    __slots__ = ("_large", "_last", "_protocol")
+
+    def __init__(self, transport: object) -> None:
+        protocol = getattr(transport, "_ssl_protocol", None)
+        fitting = all(
+            isinstance(getattr(protocol, name, None), kind)
+            for name, kind in (
+                ("max_size", int),
+                ("_ssl_buffer", bytearray),
+                ("_ssl_buffer_view", memoryview),
+            )
+        )
+        self._protocol: Any = protocol if fitting else None
+        self._large = True
+        self._last = 0.0
+
+    def heard(self, size: int, now: float) -> None:
+        """So many bytes arrived in one message; seconds of the monotonic clock."""
+        if size >= 2 * self.SMALL:
+            self._last = now
+            if not self._large:
+                self._fit(self.LARGE)
+                self._large = True
+
+    def rest(self, now: float) -> None:
+        """Give the large one back if little has arrived of late."""
+        if self._large and now - self._last >= self.REST_S:
+            self._fit(self.SMALL)
+            self._large = False
+
+    def _fit(self, size: int) -> None:
+        protocol = self._protocol
+        if protocol is None:
+            return
+        # asyncio asks for the buffer, fills it and empties it in one step of its loop, of
+        # which this is never a part; it makes a larger one itself when max_size allows it.
+        protocol.max_size = size
+        if len(protocol._ssl_buffer) > size:
+            protocol._ssl_buffer = bytearray(size)
+            protocol._ssl_buffer_view = memoryview(protocol._ssl_buffer)
 
 
 def _check(pin: Pin, der: bytes | None) -> None:

@@ -18,6 +18,7 @@ from handoff.errors import ConfigError, StorageError
 from handoff.link.keys import MachineKey, load_or_make_key
 from handoff.link.tls import (
     Pin,
+    ReadBuffer,
     WrongServer,
     certificate_sha256,
     client_context,
@@ -150,6 +151,57 @@ async def test_old_tls_is_not_spoken(tmp_path: Path) -> None:
         old.maximum_version = ssl.TLSVersion.TLSv1_1
     with brain.serving() as port, pytest.raises(OSError):
         await asyncio.to_thread(talk, port, old)
+
+
+async def test_a_buffer_that_shrinks_and_grows_loses_nothing(tmp_path: Path) -> None:
+    brain = Brain(tmp_path)
+    sent = os.urandom(3_000_000)
+    sizes: set[int] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        buffer = ReadBuffer(writer.transport)
+        protocol = writer.transport._ssl_protocol  # type: ignore[attr-defined]
+        got, now = b"", 0.0
+        while len(got) < len(sent):
+            piece = await reader.read(100_000)
+            got += piece
+            now += 4.0
+            if len(got) // 500_000 % 2:
+                buffer.heard(1 << 16, now)
+            buffer.rest(now)
+            sizes.add(protocol.max_size)
+            assert len(protocol._ssl_buffer) <= protocol.max_size
+        writer.write(b"whole" if got == sent else b"broken")
+        writer.close()
+        await writer.wait_closed()
+
+    context = server_context(brain.certificate, brain.key_path)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+
+    def client() -> bytes:
+        pinned = client_context(Pin(key=brain.key.public))
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=15) as plain,
+            pinned.wrap_socket(plain, server_hostname="localhost") as tls,
+        ):
+            for at in range(0, len(sent), 70_001):
+                tls.sendall(sent[at : at + 70_001])
+            return tls.recv(100)
+
+    try:
+        assert await asyncio.to_thread(client) == b"whole"
+    finally:
+        server.close()
+        await server.wait_closed()
+    assert sizes == {ReadBuffer.SMALL, ReadBuffer.LARGE}
+
+
+def test_a_buffer_that_is_not_there_is_left_alone() -> None:
+    for transport in (None, object()):
+        buffer = ReadBuffer(transport)
+        buffer.heard(1 << 20, 1.0)
+        buffer.rest(100.0)
 
 
 def test_a_certificate_is_kept_until_key_or_names_change(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ seconds of hard use the sender lets the queue run empty for one mark.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from handoff.wire.node.frames import PIECE_LIMIT
@@ -52,7 +51,7 @@ class Pace:
         self._sent = 0
         self._acked = 0
         self._marked = 0
-        self._marks: deque[_Mark] = deque()
+        self._marks: list[_Mark] = []
         #: bytes a second, and seconds; -1 before the first ack
         self._rate = 0.0
         self._least = -1.0
@@ -103,7 +102,7 @@ class Pace:
         self._acked = size
         mark = None
         while self._marks and self._marks[0].sent <= size:
-            mark = self._marks.popleft()
+            mark = self._marks.pop(0)
         if mark is not None:
             self._measure(mark, size, now)
         return True

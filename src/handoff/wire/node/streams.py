@@ -163,7 +163,7 @@ class Turns:
     __slots__ = ("_queue",)
 
     def __init__(self) -> None:
-        self._queue: deque[Sending] = deque()
+        self._queue: list[Sending] = []
 
     def __bool__(self) -> bool:
         return bool(self._queue)
@@ -177,7 +177,7 @@ class Turns:
     def next(self) -> Sending | None:
         """Whose turn it is; it has left the line and must be entered again."""
         while self._queue:
-            stream = self._queue.popleft()
+            stream = self._queue.pop(0)
             stream.listed = False
             if stream.ready:
                 return stream
