@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from websockets.exceptions import ConnectionClosed
 
+from handoff.link.tls import ReadBuffer
 from handoff.wire.node.closing import Close
 from handoff.wire.node.events import Event, Opened
 from handoff.wire.node.link import Link
@@ -60,6 +61,7 @@ class Pump:
         self._on_event = on_event
         self._clock = clock
         self._awake = asyncio.Event()
+        self._buffer = ReadBuffer(getattr(socket, "transport", None))
         self._room(link.max_frame)
 
     def poke(self) -> None:
@@ -86,6 +88,7 @@ class Pump:
         try:
             while True:
                 frame = await self._socket.recv()
+                self._buffer.heard(len(frame), self._clock.monotonic())
                 self.link.receive(frame)
                 self._tell()
                 self.poke()
@@ -103,6 +106,8 @@ class Pump:
         while True:
             self._awake.clear()
             link.tick()
+            if link.state == "open":
+                self._buffer.rest(self._clock.monotonic())
             self._tell()
             frame = link.next_frame()
             while frame is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         stdin: int
         stdout: int
         stderr: int
+        control: int = -1
 
     class Refused(NamedTuple):
         """The executor could not be started. code: 126 or 127, as a shell would say."""
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 else:
     from collections import namedtuple
 
-    Child = namedtuple("Child", "pid stdin stdout stderr")  # noqa: PYI024
+    Child = namedtuple("Child", "pid stdin stdout stderr control", defaults=(-1,))  # noqa: PYI024
     Refused = namedtuple("Refused", "code reason")  # noqa: PYI024
 
 # <linux/prctl.h>
@@ -66,13 +67,16 @@ def launch(
     umask: int,
     cgroup: str = "",
     identity: tuple[int, int, list[int]] | None = None,
+    control: bool = False,
 ) -> Child | Refused:
-    """Start argv in its own session, with three pipes.
+    """Start argv in its own session, with three pipes, or with ``control`` a fourth, which
+    the child writes to as descriptor 3.
 
     cgroup: a cgroup v2 folder to join first, or "". identity: the user, group and further
     groups to become; None stays as we are. On Linux the child dies with us.
     """
     inputs, outputs, errors, status = os.pipe(), os.pipe(), os.pipe(), os.pipe()
+    fourth = os.pipe() if control else (-1, -1)
     prctl = None
     if LINUX:
         import ctypes
@@ -88,6 +92,11 @@ def launch(
             os.dup2(inputs[0], 0)
             os.dup2(outputs[1], 1)
             os.dup2(errors[1], 2)
+            if control:
+                if status[1] == 3:
+                    status = status[0], os.dup(3)
+                os.dup2(fourth[1], 3)
+                os.set_inheritable(3, True)
             for number in _RESTORED:
                 signal.signal(number, signal.SIG_DFL)
             if identity is not None:
@@ -108,19 +117,22 @@ def launch(
             os.execve(path, argv, env)  # noqa: S606 - an argv, never a shell's text
         except BaseException as error:  # nothing may return into the parent's code
             _tell(status[1], stage, error)
-    for fd in (inputs[0], outputs[1], errors[1], status[1]):
-        os.close(fd)
+    for fd in (inputs[0], outputs[1], errors[1], status[1], *fourth[1:]):
+        if fd >= 0:
+            os.close(fd)
     with os.fdopen(status[0], "rb") as file:
         failed = file.read()
     if failed:
         os.waitpid(pid, 0)
-        for fd in (inputs[1], outputs[0], errors[0]):
-            os.close(fd)
+        for fd in (inputs[1], outputs[0], errors[0], fourth[0]):
+            if fd >= 0:
+                os.close(fd)
         where, _, why = failed.partition(b" ")
         return explain(where.decode(), int(why), path, cwd)
-    for fd in (inputs[1], outputs[0], errors[0]):
-        os.set_blocking(fd, False)
-    return Child(pid, inputs[1], outputs[0], errors[0])
+    for fd in (inputs[1], outputs[0], errors[0], fourth[0]):
+        if fd >= 0:
+            os.set_blocking(fd, False)
+    return Child(pid, inputs[1], outputs[0], errors[0], fourth[0])
 
 
 def _tell(fd: int, stage: bytes, error: BaseException) -> NoReturn:

@@ -376,3 +376,67 @@ async def test_without_a_journal_nothing_runs(tmp_path: pathlib.Path) -> None:
         failed = await refused(one, "key-0001", Exec(command=f"touch {tmp_path}/ran"))
         assert failed.code in {"storage_full", "storage_failed"}
         assert not (tmp_path / "ran").exists()
+
+
+async def test_a_shell_session_keeps_what_it_is_told(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        info = await ok(one, "key-0001", calls.ShellOpen("s"))
+        assert (await ok(one, "key-0002", calls.ShellOpen("s"))).id == info.id
+        (tmp_path / "home" / "sub").mkdir()
+        made = await ok(
+            one, "key-0003", Exec(command="cd sub; export X='a b'; f() { echo f$X; }", shell="s")
+        )
+        assert (made.exit_code, made.cwd) == (0, f"{tmp_path}/home/sub")
+        made = await ok(one, "key-0004", Exec(command="f; pwd >&2; cat; false", shell="s"))
+        assert (made.exit_code, made.stdout.head) == (1, b"fa b\n")
+        assert made.stderr.head == f"{tmp_path}/home/sub\n".encode()
+        lines = Collect()
+        made = await ok(
+            one,
+            "key-0005",
+            Exec(command="printf 'EXIT 1'; head -c 300000 /dev/zero", shell="s", stream=True),
+            lines,
+        )
+        assert lines.got["stdout"] == b"EXIT 1" + bytes(300_000)
+        assert (await ok(one, "key-0006", calls.ShellList())).shells[0].name == "s"
+        both = await asyncio.gather(
+            *(
+                ok(one, f"key-1{n:03d}", Exec(command=f"sleep 0.1; echo {n}", shell="s"))
+                for n in range(5)
+            )
+        )
+        assert [one.stdout.head for one in both] == [b"%d\n" % n for n in range(5)]
+        bad = await refused(one, "key-0007", Exec(command="x", shell="s", cwd="/"))
+        assert bad.code == "bad_request"
+
+
+async def test_a_shell_session_that_is_lost_is_said(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        await ok(one, "key-0001", calls.ShellOpen("s"))
+        made = await ok(one, "key-0002", Exec(command="echo part; exit 3", shell="s"))
+        assert (made.exit_code, made.stdout.head) == (3, b"part\n")
+        assert "lost" in made.note
+        assert (
+            await refused(one, "key-0003", Exec(command="true", shell="s"))
+        ).code == "unknown_call"
+        await ok(one, "key-0004", calls.ShellOpen("s"))
+        made = await ok(
+            one,
+            "key-0005",
+            Exec(command="echo part; sleep 60", shell="s", timeout_ms=200, grace_ms=100),
+        )
+        assert (made.status, made.stdout.head) == ("timeout", b"part\n")
+        assert "lost" in made.note
+        await ok(one, "key-0006", calls.ShellOpen("t"))
+        assert (await ok(one, "key-0007", calls.ShellClose("t"))).changed
+        assert not (await ok(one, "key-0008", calls.ShellClose("t"))).changed
+
+
+async def test_a_shell_session_outlives_the_node(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path, stop=False) as one:
+        first = await ok(one, "key-0001", calls.ShellOpen("s"))
+        await ok(one, "key-0002", Exec(command="X=kept", shell="s"))
+    async with engine(tmp_path) as one:
+        assert (await ok(one, "key-0003", calls.ShellOpen("s"))).id == first.id
+        made = await ok(one, "key-0004", Exec(command="echo $X", shell="s"))
+        assert made.stdout.head == b"kept\n"

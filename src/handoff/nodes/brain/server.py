@@ -20,6 +20,7 @@ from websockets.http11 import Request, Response
 
 from handoff.errors import ConfigError, HandoffError, NodeExists, PairingRefused
 from handoff.link.ciphers import CIPHERS
+from handoff.link.tls import small_read_buffers
 from handoff.nodes.brain.core import Brain
 from handoff.nodes.brain.session import Session
 from handoff.nodes.pump import WRITE_LIMIT, Pump
@@ -62,6 +63,8 @@ class NodePort:
         Raises:
             ConfigError: the address can't be had.
         """
+        if self._context is not None:
+            small_read_buffers()
         try:
             self._server = await serve(
                 self._serve,

@@ -33,6 +33,7 @@ from handoff.nodes.node.keeping import Keep
 from handoff.nodes.node.machine import Settings
 from handoff.nodes.node.policy import LOCK, Policy, load
 from handoff.nodes.node.ruling import rule
+from handoff.nodes.node.shells import ShellCalls
 from handoff.nodes.node.streams import NoStreams, Streams
 from handoff.nodes.node.treecalls import TreeCalls
 from handoff.wire.node import calls
@@ -82,6 +83,7 @@ class Engine:
         self._keep: Keep | None = None
         self._keep_lock = asyncio.Lock()
         self._execs = Execs(self._keeper, self.policy, settings.home, environ)
+        self._shells = ShellCalls(self._execs, self._keeper, clock)
         self._files = FileCalls(self.policy, settings.home, self.journal, clock)
         self._trees = TreeCalls(self.policy, settings.home)
         self._under_way: dict[str, asyncio.Future[tuple[bool, Result]]] = {}
@@ -317,6 +319,8 @@ class Engine:
                 return await self._execs.wait_job(call.job, call.timeout_ms)
             case calls.JobTail():
                 return await self._execs.tail(call.job, call.stream, call.offset, call.length)
+            case calls.ShellList():
+                return await self._shells.list()
             case calls.Read():
                 return await self._files.read(call, streams)
             case calls.TreeManifest():
@@ -343,6 +347,12 @@ class Engine:
     async def _change(self, key: str, call: Call, streams: Streams) -> Result:
         """A call that changes something; it has been noted and allowed."""
         match call:
+            case calls.Exec() if call.shell:
+                return await self._shells.run(call, streams)
+            case calls.ShellOpen():
+                return await self._shells.open(key, call)
+            case calls.ShellClose():
+                return calls.Done(changed=await self._shells.close(call))
             case calls.Exec():
                 running = await self._execs.start(key, call, self._clock.now_ms())
                 if call.job:

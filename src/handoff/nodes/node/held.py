@@ -57,7 +57,10 @@ class Held:
         capacity = int(order["capacity"])
         self.out = Spill(os.path.join(folder, "out"), capacity)
         self.err = Spill(os.path.join(folder, "err"), capacity)
+        self.ctl = Spill(os.path.join(folder, "ctl"), capacity)
         self.pipes = {child.stdout: self.out, child.stderr: self.err}
+        if child.control >= 0:
+            self.pipes[child.control] = self.ctl
         for fd in self.pipes:
             widen(fd)
         self._began = now
@@ -93,6 +96,15 @@ class Held:
             self.pipes[fd].write(data)
         else:
             self.drop(fd)
+
+    def drain(self) -> None:
+        """Take everything that is in the pipes now."""
+        for fd in list(self.pipes):
+            spill = self.pipes[fd]
+            before = -1
+            while fd in self.pipes and spill.total != before:
+                before = spill.total
+                self.read(fd)
 
     def drop(self, fd: int) -> None:
         """Listen to that pipe no more."""
@@ -214,7 +226,7 @@ class Held:
         self._linger = None
         for fd in list(self.pipes) if not self._leave else []:
             self.drop(fd)
-        for spill in (self.out, self.err):
+        for spill in (self.out, self.err, self.ctl):
             spill.close()
         self._write_state()
         if not found or self._leave:
@@ -257,6 +269,7 @@ class Held:
             "taken": self.taken,
             "out": self.out.total,
             "err": self.err.total,
+            "ctl": self.ctl.total,
             "lost": self.out.lost + self.err.lost,
             "error": self.out.error or self.err.error,
             "capacity": self.out.limit,

@@ -10,20 +10,23 @@ by the next one. It is the subreaper of everything that they start. One thread, 
 
 Requests, one JSON object a line, each with an ``id`` that its reply repeats:
 
-``start {name, argv, cwd, env, stdin, timeout_ms, grace_ms, capacity, leave, umask, user, meta}``
+``start {name, argv, cwd, env, stdin, timeout_ms, grace_ms, capacity, leave, umask, user, meta,
+control}``
     ``name``: the folder; making it is what says that this call starts now, and never again.
     ``stdin``: ``null`` (its end at once) or ``open``. ``capacity``: bytes kept of each
-    stream. ``leave``: what it leaves running stays. ``meta``: repeated with the state. Reply: ``pid``, or ``refused`` with a
+    stream. ``leave``: what it leaves running stays. ``meta``: repeated with the state.
+    ``control``: what it writes to descriptor 3 is kept as ``ctl``. Reply: ``pid``, or ``refused`` with a
     shell's code and a reason, or ``failed`` with an errno (nothing was started), or
     ``known`` (a folder of that name exists).
 ``input {name, offset, b64, last}``      reply: ``taken``, or ``refused``
 ``end {name, why, grace_ms}``            TERM, grace, KILL to the whole tree; reply: ``ok``
 ``signal {name, signal}``                to the command's own process; reply: ``ok``
 ``state {name}`` / ``list {}``           reply: ``state`` / ``states``
+``drain {name}``                         take what stands in its pipes; reply: ``state``
 ``forget {name}``                        a finished call's folder goes; reply: ``ok``
 ``stop {}``                              ends everything, then the keeper
 
-Pushed: ``{"grew": name, "out": n, "err": n}`` as output comes, ``{"ended": state}``.
+Pushed: ``{"grew": name, "out": n, "err": n, "ctl": n}`` as output comes, ``{"ended": state}``.
 
 Standard library only; its modules are found by path, as the shim's are.
 """
@@ -87,7 +90,7 @@ class Keeper:
         self._past = past()
         self._by_pid: dict[int, Held] = {}
         self._by_fd: dict[int, Held] = {}
-        self._told: dict[str, tuple[int, int]] = {}
+        self._told: dict[str, tuple[int, int, int]] = {}
         self._watched: dict[int, int] = {}
         self._stopping = False
         self._idle_since = self._clock()
@@ -217,10 +220,10 @@ class Keeper:
 
     def _tell(self) -> None:
         for held in self._by_pid.values():
-            now = (held.out.total, held.err.total)
+            now = (held.out.total, held.err.total, held.ctl.total)
             if self._told.get(held.name) != now and not held.done:
                 self._told[held.name] = now
-                self._say({"grew": held.name, "out": now[0], "err": now[1]})
+                self._say({"grew": held.name, "out": now[0], "err": now[1], "ctl": now[2]})
 
     def _say(self, message: dict[str, Any]) -> None:
         for link in self._links.values():
@@ -264,13 +267,13 @@ class Keeper:
         if "stop" in request:
             self._stop()
             return {"ok": True}
-        for verb in ("input", "end", "signal", "state", "forget"):
+        for verb in ("input", "end", "signal", "drain", "state", "forget"):
             if verb not in request:
                 continue
             order = request[verb]
             held = self._held.get(order["name"])
             if held is None and order["name"] in self._past:
-                if verb == "state":
+                if verb in {"state", "drain"}:
                     return {"state": self._past[order["name"]]}
                 if verb == "forget":
                     remove(order["name"])
@@ -278,7 +281,12 @@ class Keeper:
                 return {"ok": True}
             if held is None:
                 return {"unknown": order["name"]}
-            if verb == "state":
+            if verb == "drain":
+                before = set(held.pipes)
+                held.drain()
+                for fd in before - held.pipes.keys():
+                    self._forget_fd(fd)
+            if verb in {"state", "drain"}:
                 return {"state": held.state()}
             if verb == "end":
                 held.end(str(order["why"]), self._clock(), order.get("grace_ms", 3000) / 1000)
@@ -318,6 +326,7 @@ class Keeper:
                 env,
                 order["umask"],
                 identity=(user[0], user[1], user[2]) if user else None,
+                control=bool(order.get("control")),
             )
         except OSError as error:  # no pipe or process to be had
             os.rmdir(name)

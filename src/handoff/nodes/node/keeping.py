@@ -58,6 +58,7 @@ class Order(NamedTuple):
     umask: int = 0o022
     user: tuple[int, int, list[int]] | None = None
     meta: Mapping[str, Any] | None = None
+    control: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +76,7 @@ class Running:
         return bool(self.state.get("done"))
 
     def total(self, stream: str) -> int:
-        """Bytes that it wrote so far; stream: ``out`` or ``err``."""
+        """Bytes that it wrote so far; stream: ``out``, ``err`` or ``ctl``."""
         return int(self.state.get(stream, 0))
 
     def read(self, stream: str, offset: int, count: int) -> tuple[int, bytes]:
@@ -209,6 +210,12 @@ class Keep:
         """TERM, grace, KILL to everything of it; the result tells when it is over."""
         await self._ask({"end": {"name": running.name, "why": why, "grace_ms": grace_ms}})
 
+    async def drain(self, running: Running) -> None:
+        """Everything that it has written until now is counted after this."""
+        reply = await self._ask({"drain": {"name": running.name}})
+        if "state" in reply:
+            running.told(reply["state"])
+
     async def signal(self, running: Running, number: int) -> bool:
         """A signal to the command's own process. False: it is gone."""
         reply = await self._ask({"signal": {"name": running.name, "signal": number}})
@@ -330,7 +337,7 @@ class Keep:
         elif "grew" in message:
             running = self.running.get(message["grew"])
             if running is not None and not running.done:
-                running.told({"out": message["out"], "err": message["err"]})
+                running.told({name: message[name] for name in ("out", "err", "ctl")})
         elif "ended" in message:
             running = self.running.get(message["ended"]["name"])
             if running is not None:

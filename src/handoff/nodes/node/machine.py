@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FEATURES", "Settings", "facts", "policy_view"]
 
 #: what this node can do beyond the calls themselves
-FEATURES = ("exec", "jobs", "files", "trees")
+FEATURES = ("exec", "jobs", "shells", "files", "trees")
 
 
 @dataclass(frozen=True, slots=True)
