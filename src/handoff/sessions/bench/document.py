@@ -25,6 +25,17 @@ _TITLES = {
     "C": "Suite C: which faults of a state are named",
     "D": "Suite D: whether anything is ever started twice",
 }
+_NOTES = {
+    "A": "The evidence holds the rules of the user from the whole session, and of everything else "
+    "the last 200 messages, up to 64 KiB: what a tool or the agent said in the middle of a long "
+    "session is not in it. How much that leaves is the third figure.",
+    "B": "A gate that does not hold is marked **no**: those are values that the standard rules "
+    "leave although a name or the context speaks for a secret, and they are known "
+    "(tests/unit/sessions/test_bench.py lists why).",
+    "D": "A round kills a real opener under a terminal of its own, every other one at a named "
+    "point, and looks at what the next opener does. The window in the Desktop page is not played "
+    "here (D4).",
+}
 _HEAD = """\
 # Sessions: benchmark
 
@@ -47,6 +58,7 @@ def seeded_part(seeded: Mapping[str, Any]) -> str:
         lines += [f"## {_TITLES[suite]}", "", "| figure | found | of | share | gate | holds |",
                   "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
         lines += [_row(row) for row in rows] + [""]
+        lines += [_NOTES[suite], ""] if suite in _NOTES else []
     if seeded["table"]:
         lines += _table(seeded["table"])
     return "\n".join(lines)
