@@ -14,6 +14,7 @@ import hmac
 import ipaddress
 import os
 import ssl
+from asyncio import sslproto
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ __all__ = [
     "load_or_make_certificate",
     "make_certificate",
     "server_context",
+    "small_read_buffers",
 ]
 
 #: days that a certificate serves; pins, not dates, are what is trusted
@@ -222,6 +224,14 @@ def client_context(pin: Pin | None = None, authorities: str | None = None) -> ss
     return context
 
 
+def small_read_buffers() -> None:
+    """Let TLS connections of this process begin with the small buffer of
+    :class:`ReadBuffer`: for a brain, of which a thousand nodes may ask at once. What is
+    allocated large and given back leaves holes that nothing else fills."""
+    if isinstance(getattr(sslproto.SSLProtocol, "max_size", None), int):
+        sslproto.SSLProtocol.max_size = ReadBuffer.SMALL
+
+
 class ReadBuffer:
     """The buffer into which asyncio reads a TLS connection: 256 KiB of its own accord, here
     small while little arrives. A brain holds a thousand connections that mostly idle.
@@ -239,7 +249,7 @@ class ReadBuffer:
     __slots__ = ("_large", "_last", "_protocol")
 
     def __init__(self, transport: object) -> None:
-        protocol = getattr(transport, "_ssl_protocol", None)
+        protocol: Any = getattr(transport, "_ssl_protocol", None)
         fitting = all(
             isinstance(getattr(protocol, name, None), kind)
             for name, kind in (
@@ -248,8 +258,8 @@ class ReadBuffer:
                 ("_ssl_buffer_view", memoryview),
             )
         )
-        self._protocol: Any = protocol if fitting else None
-        self._large = True
+        self._protocol = protocol if fitting else None
+        self._large = fitting and protocol.max_size > self.SMALL
         self._last = 0.0
 
     def heard(self, size: int, now: float) -> None:

@@ -25,6 +25,7 @@ from handoff.link.tls import (
     load_or_make_certificate,
     make_certificate,
     server_context,
+    small_read_buffers,
 )
 
 NOW = SystemClock().now_ms()
@@ -153,7 +154,16 @@ async def test_old_tls_is_not_spoken(tmp_path: Path) -> None:
         await asyncio.to_thread(talk, port, old)
 
 
-async def test_a_buffer_that_shrinks_and_grows_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [False, True])
+async def test_a_buffer_that_shrinks_and_grows_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    from asyncio import sslproto
+
+    monkeypatch.setattr(sslproto.SSLProtocol, "max_size", ReadBuffer.LARGE)
+    if small:
+        small_read_buffers()
+        assert sslproto.SSLProtocol.max_size == ReadBuffer.SMALL
     brain = Brain(tmp_path)
     sent = os.urandom(3_000_000)
     sizes: set[int] = set()
