@@ -123,6 +123,7 @@ def _bind_flags() -> Parser:
 def _bind(args: Namespace, context: Context) -> int:
     from handoff.sessions.service import Caller
 
+    place.no_agent()
     given = {"project_id": args.project, "workspace": place.workspace(args)}
     if args.replace:
         given["replace"] = True
@@ -155,6 +156,8 @@ def _prune_flags() -> Parser:
 def _prune(args: Namespace, context: Context) -> int:
     from handoff.sessions.service import Caller
 
+    if not args.dry_run:
+        place.no_agent()
     given = {
         "older_than": int(args.older_than),
         "keep_last": args.keep_last,
@@ -189,6 +192,7 @@ def _purge_flags() -> Parser:
 def _purge(args: Namespace, context: Context) -> int:
     from handoff.sessions.service import Caller
 
+    place.no_agent()
     reply = place.service(args).call("purge", {"ref": args.ref}, Caller("cli"))
     if not context.human:
         context.emit(reply)

@@ -150,7 +150,8 @@ def person(made: Service, attempt_id: str = "") -> Caller:
 
 
 def no_agent() -> None:
-    """Refuse within an agent's session: opening a session is a person's to start.
+    """Refuse within an agent's session: to open a session, to bind a folder and to remove
+    records is not a model's to do.
 
     Raises:
         ActorRefused: this is one.

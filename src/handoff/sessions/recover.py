@@ -18,7 +18,7 @@ from handoff.sessions.journal_view import JournalView
 from handoff.sessions.owner import Owner
 from handoff.sessions.terminal import MEND, Terminal
 
-__all__ = ["AGENT_MARKS", "inspect", "person"]
+__all__ = ["AGENT_MARKS", "inspect", "person", "user"]
 
 #: set in what an agent starts: whoever has one of these is no person at a terminal
 AGENT_MARKS = (
@@ -98,4 +98,12 @@ def person(
         here = child is not None and child["boot"] == owner.boot_id()
         if child and here and (child["pid"], child["started"]) in owner.chain():
             raise ActorRefused(f"this runs inside the session that {attempt_id} opened")
-    return Actor("person", pwd.getpwuid(os.geteuid()).pw_name)
+    return Actor("person", user())
+
+
+def user() -> str:
+    """The name of this process's user; its number where it has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

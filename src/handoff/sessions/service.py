@@ -106,16 +106,12 @@ _BODIES = {
     "service_make": ("evidence", "summarize", "create", "sweep"),
     "service_open": (
         "prepare_open",
-        "opening_status",
-        "confirm",
-        "recover",
-        "adopt",
-        "abandon",
         "open_begin",
         "open_created",
         "open_submitted",
         "open_failed",
     ),
+    "service_settle": ("opening_status", "confirm", "recover", "adopt", "abandon"),
     "service_read": ("read", "ack", "list", "search", "show", "validate", "log", "verify"),
     "service_keep": ("bind", "export", "import", "prune", "purge"),
 }
@@ -311,7 +307,7 @@ class Service:
         Raises:
             ActorRefused: it is no person, or calls from within the attempt's own session.
         """
-        from handoff.sessions.service_open import person_of
+        from handoff.sessions.service_settle import person_of
 
         return person_of(self, caller, attempt_id)
 

@@ -1,17 +1,16 @@
-"""The actions of an attempt: prepare, status, what a person decides, and opening itself."""
+"""The actions that open: prepare, opening in a terminal, and opening on the Desktop."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import os
-import pwd
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from handoff.crashpoints import reach
-from handoff.errors import ActorRefused, HandoffError, NotAllowed, SourceUnbound, UsageError
+from handoff.errors import HandoffError, NotAllowed, SourceUnbound, UsageError
 from handoff.sessions import opening, owner
 from handoff.sessions.drift import dropped_candidates
 from handoff.sessions.host import HostAdapter
@@ -19,13 +18,14 @@ from handoff.sessions.journal import Actor, Reservation
 from handoff.sessions.launch import child_argv
 from handoff.sessions.opening import Outcome, Request, open_attempt
 from handoff.sessions.preflight import Intent, Report
-from handoff.sessions.recover import inspect
+from handoff.sessions.recover import user
 from handoff.sessions.service import Caller, Service
 from handoff.sessions.service_facts import Checked, checks
 from handoff.sessions.service_make import TERMINAL, plain_names
+from handoff.sessions.service_settle import person_of
 from handoff.sessions.terminal import Terminal
 
-__all__ = ["open_here", "person_of"]
+__all__ = ["open_here"]
 
 #: what the reply to prepare says of its own meaning
 NOTE = (
@@ -68,7 +68,7 @@ def prepare_open(service: Service, given: Mapping[str, Any], caller: Caller) -> 
     frozen = found.report.frozen(intent, service.version)
     actor = Actor("source", caller.session_id or TERMINAL)
     if caller.person and not caller.session_id:
-        actor = Actor("person", caller.name or _user())
+        actor = Actor("person", caller.name or user())
     created = service.journal.prepare(frozen, actor)
     frozen = service.journal.frozen(intent.attempt_id)
     return _prepared(service, frozen, created, found)
@@ -133,113 +133,6 @@ def _needed(service: Service) -> dict[str, str]:
     if service.profile.own:
         return {} if top == os.path.join(home, ".handoff") else {"HANDOFF_HOME": top}
     return {} if top == os.path.realpath(os.path.join(home, ".hermes")) else {"HERMES_HOME": top}
-
-
-def opening_status(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-    """What is known of an attempt, or of all attempts of a record."""
-    journal = service.journal
-    if "attempt_id" in given:
-        return journal.status(given["attempt_id"])
-    ref = given.get("ref", "")
-    attempts = journal.attempts(ref)
-    if ref and not attempts:
-        service.records.raw(ref)  # no such record is another answer than no attempt
-    return {"ref": ref, "attempts": [journal.status(one) for one in attempts]}
-
-
-# -- a person -----------------------------------------------------------------------------------
-
-
-def person_of(service: Service, caller: Caller, attempt_id: str = "") -> Actor:
-    """The person, if it is one.
-
-    Raises:
-        ActorRefused: it is not, or it speaks from within the attempt's own session.
-    """
-    if not caller.person:
-        raise ActorRefused("only a person may do that, on a surface that no model can call")
-    if attempt_id:
-        child = service.journal.history(attempt_id).child
-        here = child is not None and child["boot"] == owner.boot_id()
-        if child and here and (child["pid"], child["started"]) in owner.chain():
-            raise ActorRefused(f"this runs inside the session that {attempt_id} opened")
-    return Actor("person", caller.name or _user())
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
-def confirm(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """A person confirms the new session."""
-    attempt = given["attempt_id"]
-    service.journal.confirm(attempt, person_of(service, caller, attempt))
-    return service.journal.status(attempt)
-
-
-def abandon(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """A person gives the attempt up."""
-    attempt = given["attempt_id"]
-    service.journal.abandon(
-        attempt,
-        given["reason"],
-        person_of(service, caller, attempt),
-        owner_is_gone=given.get("owner_is_gone", False),
-    )
-    return service.journal.status(attempt)
-
-
-def adopt(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """A person names the session that an uncertain start has made."""
-    attempt = given["attempt_id"]
-    who = person_of(service, caller, attempt)
-    found = [str(one["session_id"]) for one in _candidates(service, attempt)]
-    service.journal.adopt(attempt, given["session"], found, who)
-    return service.journal.status(attempt)
-
-
-def _candidates(service: Service, attempt: str) -> list[Mapping[str, Any]]:
-    """The sessions that the attempt's start may have made, as its host's store shows them."""
-    journal = service.journal
-    frozen = journal.frozen(attempt)
-    intents = [one.at for one in journal.events(attempt) if one.kind == "launch_intent"]
-    if not intents:
-        return []
-    return list(service.host_of(frozen["host"]).candidates(frozen, intents[0]))
-
-
-def recover(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-    """Everything that is known, and the choices; nothing is chosen."""
-    attempt = given["attempt_id"]
-    journal = service.journal
-    frozen = journal.frozen(attempt)
-    candidates, why = _looked_for(service, attempt)
-    told = inspect(journal, attempt, service.records.guard.value(list(candidates)).value)
-    told["candidates_note"] = why
-    base = f"handoff session recover --profile {frozen['profile']} {attempt}"
-    names = told["status"]["allowed_next"]
-    found = candidates[0]["session_id"] if len(candidates) == 1 else "SESSION"
-    told["commands"] = [
-        {"choice": name, "command": f"{base} {flag}"}
-        for name, flag in (
-            ("adopt", f"--adopt {shlex.quote(str(found))}"),
-            ("abandon", "--abandon 'why'"),
-        )
-        if name in names
-    ]
-    told["prompt"] = opening.prompt_of(frozen)
-    return told
-
-
-def _looked_for(service: Service, attempt: str) -> tuple[list[Mapping[str, Any]], str]:
-    try:
-        found = _candidates(service, attempt)
-    except HandoffError as error:
-        return [], f"candidates can't be told: {error.cause}"
-    return found, "" if found else "the host's store shows no session that may be the one"
 
 
 # -- opening in a terminal ----------------------------------------------------------------------

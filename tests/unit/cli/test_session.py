@@ -261,3 +261,26 @@ def test_what_was_made_can_be_prepared_as_printed(ask: Any, tmp_path: pathlib.Pa
     words = shown.strip().splitlines()[-1].split()
     assert words[:3] == ["handoff", "session", "prepare"]
     assert ask(*words[2:]).code == 0
+
+
+def test_an_agent_does_not_bind_or_remove(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ref = create(ask)
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s")
+    project = ref.split("/")[2]
+    for words in (("bind", project), ("purge", ref), ("prune", "--older-than", "0")):
+        assert json.loads(ask(*words, "--json").err)["code"] == "actor_refused"
+    assert ask("prune", "--older-than", "0", "--dry-run").code == 0
+    monkeypatch.delenv("CLAUDE_CODE_SESSION_ID")
+    assert ask("purge", ref).code == 0
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pwd
+
+    from handoff.sessions import recover
+
+    def nobody(_uid: int) -> Any:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert recover.user().isdigit()
