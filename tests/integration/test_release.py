@@ -18,7 +18,7 @@ from handoff.sessions import release
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = tomllib.loads((ROOT / "packaging" / "plugins.toml").read_text("utf-8"))
 NAME = "hermes-handoff"
-SUFFIXES = (".py", ".md", ".yaml", ".json", ".js", ".mjs", ".css")
+SUFFIXES = (".py", ".md", ".yaml", ".json", ".js", ".mjs", ".css", ".sql")
 PLUGIN = "src/handoff/plugins/hermes_handoff"
 
 #: a directory loaded as a host loads one: under a name of the host's, beside another Handoff
