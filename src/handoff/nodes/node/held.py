@@ -161,10 +161,15 @@ class Held:
         self._close_after = True
         self.push()
 
-    def end(self, why: str, now: float, grace_s: float | None = None) -> None:
-        """TERM to everything of it, KILL after the grace. The first reason counts."""
+    def end(
+        self, why: str, now: float, grace_s: float | None = None, *, last: bool = False
+    ) -> None:
+        """TERM to everything of it, KILL after the grace. The first reason counts. last: also
+        to what it was allowed to leave."""
         if not self.ended_by and self.exit is None:
             self.ended_by = why
+        if last and self.left and self.swept:
+            self.swept, self._kill_at = False, None
         if self._kill_at is None:
             self._kill_at = now + (self._grace_s if grace_s is None else grace_s)
             self._look_at = now

@@ -232,9 +232,7 @@ class Keeper:
     def _stop(self) -> None:
         self._stopping = True
         for held in self._held.values():
-            held.end("shutdown", self._clock())
-            if held.left:
-                held.swept = False  # what it was allowed to leave, until now
+            held.end("shutdown", self._clock(), last=True)
 
     def _strays(self) -> bool:
         """Kill what no command owns to: it is below us, so a command started it."""
