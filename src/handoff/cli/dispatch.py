@@ -26,6 +26,7 @@ STARTED = ("permission_request", "question", "completed", "turn_failed", "archiv
 def parser() -> Parser:
     """The command's own flags."""
     from handoff.cli.parsing import Parser
+    from handoff.cli.task_records import profile_flag
 
     made = Parser(
         "dispatch",
@@ -33,10 +34,14 @@ def parser() -> Parser:
         "On a terminal it stays until the executor has started; the task does not depend on it.",
         examples="  handoff dispatch plan.md\n"
         "  handoff dispatch --prompt 'fix the failing test' --verify 'pytest -q'\n"
-        "  git diff | handoff dispatch --prompt - --executor claude",
+        "  git diff | handoff dispatch --prompt - --executor claude\n"
+        "  handoff dispatch --from REF --executor codex",
     )
     made.add_argument("plan", nargs="?", help="file with the plan")
     made.add_argument("--prompt", metavar="TEXT", help="instruction; `-` reads standard input")
+    made.add_argument(
+        "--from", dest="record", metavar="REF", default="", help="go on from a handoff record"
+    )
     made.add_argument("--name", default="", help="name to show for the task")
     made.add_argument("--project", metavar="NAME", default="", help="a registered project")
     made.add_argument("--executor", metavar="NAME", default="", help="which executor")
@@ -60,6 +65,7 @@ def parser() -> Parser:
         help="run after each turn; repeatable",
     )
     made.add_argument("--no-setup", action="store_true", help="skip the configured set-up command")
+    profile_flag(made)
     made.add_argument("--detach", action="store_true", help="don't wait for the executor's start")
     made.add_argument("--no-terminal", action="store_true", help="open no terminal window")
     return made
@@ -99,6 +105,7 @@ def request(args: Namespace, context: Context) -> dict[str, Any]:
 
     Raises:
         UsageError: neither plan nor prompt, or an empty one.
+        HandoffError: the record to go on from can't be had, or is another project's.
     """
     prompt = args.prompt
     if prompt == "-":
@@ -112,7 +119,9 @@ def request(args: Namespace, context: Context) -> dict[str, Any]:
 
         body["plan_b64"] = b64encode(raw).decode()
         body["plan_name"] = os.path.basename(args.plan) if args.plan != "-" else "plan.md"
-    elif not (prompt or "").strip():
+    if args.record:
+        _add_record(body, args, context)
+    elif args.plan is None and not (prompt or "").strip():
         raise UsageError(
             "there is nothing to do: give a plan file or --prompt", remedy="handoff dispatch --help"
         )
@@ -138,6 +147,20 @@ def request(args: Namespace, context: Context) -> dict[str, Any]:
 
         body |= baseline(args, context)
     return body
+
+
+def _add_record(body: dict[str, Any], args: Namespace, context: Context) -> None:
+    """Put a record behind the plan, if there is one, and name the task after its goal."""
+    from base64 import b64decode, b64encode
+
+    from handoff.cli.task_records import plan_of
+
+    own = b64decode(body.get("plan_b64", ""))
+    own = own.rstrip(b"\n") + b"\n\n" if own else b""
+    made, name, title = plan_of(args.record, args, context, MAX_PLAN - len(own))
+    body["plan_b64"] = b64encode(own + made).decode()
+    body.setdefault("plan_name", name)
+    body["name"] = body["name"] or title
 
 
 def run(args: Namespace, context: Context) -> int:

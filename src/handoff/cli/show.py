@@ -46,6 +46,10 @@ def run(args: Namespace, context: Context) -> int:
     if args.plan:
         return _plan(client.get(tasks_path(args.task, "plan")), context)
     found: Json = client.get(tasks_path(args.task))
+    from handoff.cli.task_records import ref_of
+
+    if record := ref_of(found["task"]):
+        found["record"] = record
     if args.all:
         found["recent_events"] = all_events(found["task"]["id"], context)
     if not context.human:
@@ -118,6 +122,8 @@ def text(found: Json, context: Context, *, everything: bool) -> str:
         from handoff.cli.terminal import safe
 
         lines.append("  accepted with: " + safe(task["done_note"]))
+    if found.get("record"):
+        lines.append(f"  record {found['record']}")
     if found.get("turns"):
         lines += [colour("turns", "bold"), *[_turn(turn) for turn in found["turns"]]]
     for ticket in found["pending_tickets"]:

@@ -131,10 +131,14 @@ def _candidates(store: SessionStore, family: list[str]) -> list[dict[str, Any]]:
     return found
 
 
+def rules(text: str) -> list[str]:
+    """The lines of a text that sound like rules."""
+    return [line for line in text.split("\n") if _MARKERS.search(line)]
+
+
 def _rules_of(text: str) -> str:
     """Of a long message, the lines that sound like rules, and its head."""
-    lines = [line for line in text.split("\n") if _MARKERS.search(line)]
-    return _cut("\n".join([text[:512], *lines]), CANDIDATE_LIMIT)
+    return _cut("\n".join([text[:512], *rules(text)]), CANDIDATE_LIMIT)
 
 
 def _cut(text: str, limit: int) -> str:

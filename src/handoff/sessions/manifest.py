@@ -36,7 +36,7 @@ _ID = re.compile(r"[a-z2-7]{32}\Z")
 _REF = re.compile(r"handoff://([a-z2-7]{32})/([a-z2-7]{32})\Z")
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}\Z")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}\Z")
-ORIGINS = ("create", "sweep", "import", "export")
+ORIGINS = ("create", "sweep", "task", "import", "export")
 
 
 class Ref(NamedTuple):
@@ -63,7 +63,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Writer:
-    """Who wrote the state. ``kind``: ``chat``, ``explicit``, ``person`` or ``sweeper``.
+    """Who wrote the state. ``kind``: ``chat``, ``explicit``, ``person``, ``task`` or ``sweeper``.
     ``attributed``: the state is, byte for byte, what that model gave."""
 
     kind: str = "chat"

@@ -8,7 +8,7 @@ _handoff() {
   for ((at = 1; at < COMP_CWORD; at++)); do
     case "${COMP_WORDS[at]}" in
       --agentd|--target|--config) globals+=("${COMP_WORDS[at]}" "${COMP_WORDS[at+1]}"); ((at++)) ;;
-      --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--host|--idle|--if-match|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) ((at++)) ;;
+      --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--from|--host|--idle|--if-match|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) ((at++)) ;;
       -*) ;;
       *)
         if [[ -z "$command" ]]; then command="${COMP_WORDS[at]}"
@@ -24,7 +24,7 @@ _handoff() {
     --suite) COMPREPLY=($(compgen -W 'A B C D' -- "$cur")); return ;;
     --require) COMPREPLY=($(compgen -W 'any e2e e2e2' -- "$cur")); return ;;
     --config|--worktree|--path) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--host|--idle|--if-match|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) return ;;
+    --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--from|--host|--idle|--if-match|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) return ;;
   esac
   if [[ -z "$command" ]]; then
     if [[ "$cur" == -* ]]; then
@@ -39,11 +39,11 @@ _handoff() {
     agentd) flags="--help --agentd --target --config --json --executor --listen --detach"; first="" ;;
     doctor) flags="--help --agentd --target --config --json"; first="" ;;
     demo) flags="--help --agentd --target --config --json --yes --executor --keep"; first="" ;;
-    dispatch) flags="--help --agentd --target --config --json --prompt --name --project --executor --model --new-worktree --worktree --in-place --branch --new-branch --base --allow-dirty --no-sync-check --verify --no-setup --detach --no-terminal"; first="" ;;
+    dispatch) flags="--help --agentd --target --config --json --prompt --from --name --project --executor --model --new-worktree --worktree --in-place --branch --new-branch --base --allow-dirty --no-sync-check --verify --no-setup --profile --detach --no-terminal"; first="" ;;
     wait) flags="--help --agentd --target --config --json --follow --until-done --timeout --notify --no-sync"; first="task" ;;
     reply) flags="--help --agentd --target --config --json --ticket --approve --deny --answer --reason"; first="task" ;;
     continue) flags="--help --agentd --target --config --json"; first="task" ;;
-    done) flags="--help --agentd --target --config --json --note"; first="task" ;;
+    done) flags="--help --agentd --target --config --json --note --record --profile --workspace"; first="task" ;;
     stop) flags="--help --agentd --target --config --json"; first="task" ;;
     interrupt) flags="--help --agentd --target --config --json"; first="task" ;;
     resume) flags="--help --agentd --target --config --json --force"; first="task" ;;
