@@ -93,7 +93,7 @@ class HermesHost:
         messages = [{"role": "user", "content": prompt}]
         try:
             answer = facade.complete(
-                messages, model=model, provider=provider, purpose="handoff summary"
+                messages, model=model, provider=provider, purpose="summary of a session"
             )
         except PermissionError as error:  # the host's own class for a missing consent is one
             raise ConsentMissing(f"Hermes refuses another model: {error}") from error
