@@ -21,7 +21,8 @@ class Words:
         self.choices: list[str] = []
         self.task = False
         for action in made._actions:
-            self._add(action)
+            if action.help != "==SUPPRESS==":
+                self._add(action)
 
     def _add(self, action: Action) -> None:
         choices = [str(choice) for choice in action.choices or []]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import SUPPRESS
 
 from handoff.cli.parsing import Parser
 from handoff.errors import ActorRefused, HandoffError, UsageError, WorkspaceMissing
@@ -27,6 +28,9 @@ _SILENT = (("CLAUDECODE", "claude"), ("OPENCODE", "opencode"), ("AI_AGENT", "oth
 def parser(name: str, about: str, *, examples: str = "", source: bool = False) -> Parser:
     """A verb's parser. ``source``: the verb speaks for a session."""
     made = Parser(f"session {name}", about, examples=examples)
+    for action in made._actions:
+        if "--agentd" in action.option_strings or "--target" in action.option_strings:
+            action.help = SUPPRESS  # sessions are of this machine
     made.add_argument(
         "-p",
         "--profile",
