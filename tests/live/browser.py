@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
 import urllib.request
@@ -24,6 +23,7 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.live.conftest import WANTED
+from tests.live.fence import end, fenced
 from tests.support.waiting import until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -63,7 +63,7 @@ class Browser:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
         with (self.home / "out").open("wb") as out:
             self.process = subprocess.Popen(
-                argv, env=env, stdout=out, stderr=out, start_new_session=True
+                fenced(argv), env=env, stdout=out, stderr=out, start_new_session=True
             )
         self._pages: list[Page] = []
 
@@ -83,9 +83,7 @@ class Browser:
     def __exit__(self, *_: object) -> None:
         for page in self._pages:
             page.close()
-        if self.process.poll() is None and self.process.pid > 1:
-            os.killpg(self.process.pid, signal.SIGKILL)  # it leads a group of its own
-        self.process.wait(20)
+        end(self.process)
         until(lambda: _gone(self.home), "the browser's folder is removed")
 
     def page(self, url: str) -> Page:

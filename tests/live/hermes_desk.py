@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+from tests.live.fence import end, fenced
 from tests.live.hermes_host import HermesHome, venv
 from tests.support.waiting import until
 
@@ -154,8 +155,9 @@ def with_harness(plugin: pathlib.Path, dest: pathlib.Path) -> pathlib.Path:
 class Back:
     """The running back end. ``url``: its address."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
         self.url = f"http://127.0.0.1:{port}"
+        self.process = process
 
     def post(self, body: bytes, token: str = TOKEN) -> tuple[int, Any]:
         """The status and the answer to a request of the page's."""
@@ -191,7 +193,7 @@ def dashboard(host: HermesHome) -> Iterator[Back]:
     argv = [str(host.venv / "bin" / "hermes"), "dashboard", "--no-open", "--skip-build"]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [*argv, "--host", "127.0.0.1", "--port", str(port)],
+            fenced([*argv, "--host", "127.0.0.1", "--port", str(port)]),
             cwd=host.work,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -207,11 +209,6 @@ def dashboard(host: HermesHome) -> Iterator[Back]:
 
     try:
         until(ready, "the back end is ready", within=90)
-        yield Back(port)
+        yield Back(port, process)
     finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(20)
+        end(process)

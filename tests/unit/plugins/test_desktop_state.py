@@ -660,6 +660,22 @@ def test_a_refused_decision_is_told(node: Node) -> None:
     assert (state["refusal"]["code"], state["busy"]) == ("already_reserved", "")
 
 
+def test_a_session_that_was_made_can_be_written_down(node: Node) -> None:
+    """Its id was heard; that the journal has it was not."""
+    state, _ = run(node, *TO_PREPARED, OPEN, BEGUN, MADE, {**IDENTIFIED, "reply": LOST})
+    state, _ = run(node, polled("requested"), state=state)
+    assert node("decisions", state) == ["recover", "open_created"]
+    state, effects = run(node, {"type": "decide", "action": "open_created"}, state=state)
+    assert effects[0]["args"] == {"attempt_id": IDS["attempt"], "session": "s2"}
+    done = {**IDENTIFIED, "type": "decided", "action": "open_created"}
+    state, effects = run(node, done, state=state)
+    assert state["stage"] == "prompt_uncertain"
+    assert [one["do"] for one in effects] == ["save"]
+    state, _ = run(node, *TO_PREPARED, OPEN, BEGUN, {**MADE, "outcome": "unknown"})
+    state, _ = run(node, polled("requested"), state=state)
+    assert node("decisions", state) == ["recover"]
+
+
 def test_recovery_brings_the_prompt(node: Node) -> None:
     state, _ = run(node, *TO_PREPARED, {"type": "decide", "action": "recover"})
     reply = {"ok": True, "status": status("prepared"), "events": [], "prompt": "P"}
@@ -705,6 +721,9 @@ def test_the_desktop_file_holds_the_modules_as_they_are() -> None:
 
 
 # -- any order of anything --------------------------------------------------------------------------------
+
+
+DECISIONS = ("recover", "abandon", "confirm", "adopt", "open_created")
 
 
 class Window:
@@ -881,7 +900,7 @@ class PageMachine(RuleBasedStateMachine):
     def press(self, which: int, event: str) -> None:
         self.windows[which].send({"type": event, "looked": True})
 
-    @rule(which=which, action=st.sampled_from(["recover", "abandon", "confirm", "adopt"]))
+    @rule(which=which, action=st.sampled_from(DECISIONS))
     def decide(self, which: int, action: str) -> None:
         self.windows[which].send({"type": "decide", "action": action, "reason": "r"})
 

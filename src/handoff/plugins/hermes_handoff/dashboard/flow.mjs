@@ -341,6 +341,7 @@ const HANDLERS = {
     const args = {attempt_id: state.ask.attempt};
     if (event.action === 'abandon') args.reason = event.reason || '';
     if (event.action === 'adopt') args.session = event.session || '';
+    if (event.action === 'open_created') args.session = state.destination.session;
     return [{...state, busy: event.action, refusal: null}, [{do: 'rest', action: event.action,
       then: 'decided', attempt: state.ask.attempt, args}]];
   },
@@ -373,6 +374,9 @@ export function decisions(state) {
   const allowed = state.status.allowed_next || [];
   const found = [];
   if (['open_uncertain', 'prompt_uncertain', 'opened', 'prepared'].includes(state.stage)) found.push('recover');
+  // The host's answer was heard and the journal's was not: only the identity is written down.
+  const made = state.stage === 'open_uncertain' && state.destination && state.status.state === 'requested';
+  if (made) found.push('open_created');
   for (const name of ['confirm', 'adopt', 'abandon']) if (allowed.includes(name)) found.push(name);
   return found;
 }

@@ -41,6 +41,7 @@ const EN = {
   recover: 'Inspect',
   confirm: 'Confirm the new session',
   adopt: 'This is the session',
+  open_created: 'Write down the session that was made',
   abandon: 'Give the attempt up',
   reason: 'Why it is given up',
   discard: 'I have looked at the source chat: drop this request',

@@ -349,6 +349,7 @@ const HANDLERS = {
     const args = {attempt_id: state.ask.attempt};
     if (event.action === 'abandon') args.reason = event.reason || '';
     if (event.action === 'adopt') args.session = event.session || '';
+    if (event.action === 'open_created') args.session = state.destination.session;
     return [{...state, busy: event.action, refusal: null}, [{do: 'rest', action: event.action,
       then: 'decided', attempt: state.ask.attempt, args}]];
   },
@@ -381,6 +382,9 @@ function decisions(state) {
   const allowed = state.status.allowed_next || [];
   const found = [];
   if (['open_uncertain', 'prompt_uncertain', 'opened', 'prepared'].includes(state.stage)) found.push('recover');
+  // The host's answer was heard and the journal's was not: only the identity is written down.
+  const made = state.stage === 'open_uncertain' && state.destination && state.status.state === 'requested';
+  if (made) found.push('open_created');
   for (const name of ['confirm', 'adopt', 'abandon']) if (allowed.includes(name)) found.push(name);
   return found;
 }
@@ -436,6 +440,7 @@ const EN = {
   recover: 'Inspect',
   confirm: 'Confirm the new session',
   adopt: 'This is the session',
+  open_created: 'Write down the session that was made',
   abandon: 'Give the attempt up',
   reason: 'Why it is given up',
   discard: 'I have looked at the source chat: drop this request',
@@ -812,6 +817,7 @@ function Page({flow}) {
       stage === 'ended' || stage === 'opened' ? h(ui.Button, {label: say('fresh'), onClick: () => { setShown(null); flow.dispatch({type: 'fresh'}); }}) : null),
     choices.length ? h('div', {role: 'group', 'aria-label': say('allowed_next')},
       choices.includes('recover') ? h(ui.Button, {label: say('recover'), disabled: Boolean(state.busy), onClick: () => decide('recover')}) : null,
+      choices.includes('open_created') ? h(ui.Button, {label: say('open_created'), disabled: Boolean(state.busy), onClick: () => decide('open_created')}) : null,
       choices.includes('confirm') ? h(ui.Button, {label: say('confirm'), disabled: Boolean(state.busy), onClick: () => decide('confirm')}) : null,
       choices.includes('abandon') ? h('div', null, h(ui.Field, {id: 'handoff-reason', label: say('reason'), value: reason, onChange: setReason}),
         h(ui.Button, {label: say('abandon'), disabled: Boolean(state.busy) || !reason.trim(), onClick: () => decide('abandon', {reason})})) : null) : null,
