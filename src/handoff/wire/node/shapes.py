@@ -199,17 +199,24 @@ KINDS: dict[str, Kind] = {
 }
 
 
-class _Field(NamedTuple):
+class _Written(NamedTuple):
+    """How a field is written."""
+
     name: str
-    take: Callable[[Any], Any]
     give: Callable[[Any], Any]
-    required: bool
     always: bool
     default: Any
-    limit: int
 
 
-_COMPILED: dict[type, tuple[_Field, ...]] = {}
+class _Shape(NamedTuple):
+    """``read``: field -> how it is taken, and its limit. ``needed``: must be there."""
+
+    read: dict[str, tuple[Callable[[Any], Any], int]]
+    needed: tuple[str, ...]
+    written: tuple[_Written, ...]
+
+
+_COMPILED: dict[type, _Shape] = {}
 
 
 def shape(cls: type[T]) -> type[T]:
@@ -221,22 +228,27 @@ def shape(cls: type[T]) -> type[T]:
     return cls
 
 
-def _fields(cls: type) -> tuple[_Field, ...]:
+def _compiled(cls: type) -> _Shape:
     found = _COMPILED.get(cls)
     if found is None:
-        found = _COMPILED[cls] = tuple([_compile(f) for f in dataclasses.fields(cls)])
+        found = _COMPILED[cls] = _compile(cls)
     return found
 
 
-def _compile(f: dataclasses.Field[Any]) -> _Field:
-    kind = KINDS[str(f.type)]
-    default = f.default
-    if f.default_factory is not dataclasses.MISSING:
-        default = f.default_factory()
-    required = default is dataclasses.MISSING
-    limit = int(f.metadata.get("limit", 0))
-    always = required or bool(f.metadata.get("always"))
-    return _Field(f.name, kind.take, kind.give, required, always, default, limit)
+def _compile(cls: type) -> _Shape:
+    read, needed, written = {}, [], []
+    for f in dataclasses.fields(cls):
+        kind = KINDS[str(f.type)]
+        default = f.default
+        if f.default_factory is not dataclasses.MISSING:
+            default = f.default_factory()
+        always = bool(f.metadata.get("always"))
+        if default is dataclasses.MISSING:
+            needed.append(f.name)
+            always = True
+        read[f.name] = (kind.take, int(f.metadata.get("limit", 0)))
+        written.append(_Written(f.name, kind.give, always, default))
+    return _Shape(read, tuple(needed), tuple(written))
 
 
 def decode(cls: type[T], value: Mapping[str, Any]) -> T:
@@ -246,14 +258,15 @@ def decode(cls: type[T], value: Mapping[str, Any]) -> T:
         BadRequest: a required field is missing, or one that is known is of the wrong kind
             or too long; details hold ``field``.
     """
+    read, needed, _ = _compiled(cls)
     found: dict[str, Any] = {}
-    for name, take, _, required, _, _, limit in _fields(cls):
-        if name not in value:
-            if required:
-                raise BadRequest(f"'{name}' is missing", field=name)
+    for name, given in value.items():
+        how = read.get(name)
+        if how is None:
             continue
+        take, limit = how
         try:
-            taken = take(value[name])
+            taken = take(given)
         except (TypeError, ValueError) as error:
             raise BadRequest(f"'{name}' must be {error}", field=name) from None
         except BadRequest as error:
@@ -261,14 +274,17 @@ def decode(cls: type[T], value: Mapping[str, Any]) -> T:
         if limit and len(taken) > limit:
             raise BadRequest(f"'{name}' is longer than {limit}", field=name)
         found[name] = taken
+    for name in needed:
+        if name not in found:
+            raise BadRequest(f"'{name}' is missing", field=name)
     return cls(**found)
 
 
 def encode(value: Any) -> dict[str, Any]:
     """The JSON object of a shape; what holds its default is left out."""
     found: dict[str, Any] = {}
-    for name, _, give, _, keep, default, _ in _fields(type(value)):
+    for name, give, always, default in _compiled(type(value)).written:
         held = getattr(value, name)
-        if keep or held != default:
+        if always or (held is not default and held != default):
             found[name] = give(held)
     return found
