@@ -150,6 +150,22 @@ def test_from_claude_code_to_codex(place: Place, end: Callable[[Terminal], Termi
     assert place.status()["state"] == "closed"
 
 
+def test_without_a_word_it_opens_in_the_agent_that_it_came_from(place: Place) -> None:
+    env = {"CODEX_THREAD_ID": "t-1"}
+    ref = place.create(env=env)["ref"]
+    assert place.prepare(ref, env=env)["host"] == "codex"
+    assert place.prepare(ref, attempt="attempt-0002")["host"] == "codex"
+    plain = place.create(state(goal={"text": "of a person"}))["ref"]
+    words = ("prepare", plain, "--workspace", str(place.work), "--json")
+    told = json.loads(place.session(*words).err)
+    assert (told["code"], "--host" in told["remedy"]) == ("usage", True)
+    unknown = plain[:-4] + "aaaa"
+    told = json.loads(
+        place.session("prepare", unknown, "--workspace", str(place.work), "--json").err
+    )
+    assert told["code"] == "ref_not_found"
+
+
 def test_an_agent_without_session_ids_is_known_by_its_process(
     place: Place, end: Callable[[Terminal], Terminal]
 ) -> None:

@@ -91,7 +91,7 @@ def _create(args: Namespace, context: Context) -> int:
         words = ["handoff", "session", "prepare", reply["ref"]]
         words += ["--profile", args.profile] if args.profile else []
         words += ["--workspace", folder] if args.workspace else []
-        words += ["--host", "codex"] if service.profile.own else []
+        words += ["--host", "codex"] if service.profile.own and not caller.session_id else []
         context.show("  " + " ".join(map(shell_quote, words)))
     return 0
 

@@ -15,7 +15,7 @@ from handoff.sessions import opening, owner
 from handoff.sessions.drift import dropped_candidates
 from handoff.sessions.host import HostAdapter
 from handoff.sessions.journal import Actor, Reservation
-from handoff.sessions.launch import child_argv
+from handoff.sessions.launch import RECIPES, child_argv
 from handoff.sessions.opening import Outcome, Request, open_attempt
 from handoff.sessions.preflight import Intent, Report
 from handoff.sessions.recover import user
@@ -45,7 +45,7 @@ def prepare_open(service: Service, given: Mapping[str, Any], caller: Caller) -> 
             remedy="call it as a tool from within the session, or use handoff session prepare",
         )
     plain_names(service, attempt_id=given["attempt_id"])
-    kind = given.get("host", "") or _default_host(service)
+    kind = given.get("host", "") or _default_host(service, given["ref"], caller)
     host = service.host_of(kind)
     _fits(service, host)
     intent = Intent(
@@ -79,14 +79,22 @@ def _default_surface(host: HostAdapter, caller: Caller) -> str:
     return "any" if host.kind == "hermes" and caller.surface != "cli" else "cli"
 
 
-def _default_host(service: Service) -> str:
-    """Where a session opens if the call does not say: in the host of its own kind."""
-    if service.host.kind == "other":
+def _default_host(service: Service, ref: str, caller: Caller) -> str:
+    """Where a session opens if the call does not say: in the host of this service, of the
+    session that asks, or of the record.
+
+    Raises:
+        UsageError: none of these is a program that could be opened.
+    """
+    if service.host.kind != "other":
+        return service.host.kind
+    kind = caller.host or str(service.records.raw(ref)[0]["source"]["host"])
+    if kind not in RECIPES:  # of Hermes there are several: it is opened from its own profile
         raise UsageError(
             "the call does not say which program the new session runs in",
-            remedy="give --host hermes, claude, codex or opencode",
+            remedy="give --host claude, codex, opencode or hermes",
         )
-    return service.host.kind
+    return kind
 
 
 def _fits(service: Service, host: HostAdapter) -> None:

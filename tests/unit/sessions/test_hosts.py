@@ -9,7 +9,7 @@ from tests.support.agents import Agents, hermes_store
 
 from handoff.errors import Failed, HandoffError, LaunchFailed, NotAllowed, TimedOut, UsageError
 from handoff.sessions import hosts
-from handoff.sessions.hosts import Agent, Hermes, adapters, surrounding
+from handoff.sessions.hosts import VERIFIED, Agent, Hermes, adapters, surrounding
 from handoff.sessions.launch import RECIPES
 from handoff.sessions.profile import Profile, own
 
@@ -119,6 +119,8 @@ def test_other_agents(agents: Agents, kind: str) -> None:
     assert host.version() == ("", False)
     (agents.folder / "package.json").write_text('{"version": "2.1.7"}')
     assert host.version() == ("2.1.7", False)
+    (agents.folder / "package.json").write_text(json.dumps({"version": VERIFIED[kind]}))
+    assert host.version() == (VERIFIED[kind], True)
     assert host.tools("cli") == ("hermes_handoff",)
     with pytest.raises(NotAllowed):
         host.tools("desktop")
@@ -126,6 +128,14 @@ def test_other_agents(agents: Agents, kind: str) -> None:
         host.complete("p", "m", "p")
     assert host.candidates({"attempt_id": "a", "source_session": ""}, 0) == []
     assert agents.launches() == [], "nothing is started to look at it"
+
+
+def test_the_verified_versions_are_those_that_tests_drive() -> None:
+    live = Path(__file__).parents[2] / "live"
+    driven = json.loads((live / "package.json").read_text())["dependencies"]
+    names = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
+             "opencode": "opencode-ai"}  # fmt: skip
+    assert {kind: driven[name] for kind, name in names.items()} == VERIFIED
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
