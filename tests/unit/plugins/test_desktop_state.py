@@ -676,6 +676,20 @@ def test_a_session_that_was_made_can_be_written_down(node: Node) -> None:
     assert node("decisions", state) == ["recover"]
 
 
+@pytest.mark.parametrize(("alive", "offered"), [(None, True), (True, False), (False, False)])
+def test_where_nothing_can_tell_a_persons_word_is_asked(
+    node: Node, alive: bool | None, offered: bool
+) -> None:
+    other = polled("requested", reservation={"owner_alive": alive})
+    state, _ = run(node, *TO_PREPARED, other)
+    assert ("abandon" in node("decisions", state)) is offered
+    event = {"type": "decide", "action": "abandon", "reason": "r", "gone": True}
+    _, effects = run(node, event, state=state)
+    assert bool(effects) is offered
+    if offered:
+        assert effects[0]["args"]["owner_is_gone"] is True
+
+
 def test_recovery_brings_the_prompt(node: Node) -> None:
     state, _ = run(node, *TO_PREPARED, {"type": "decide", "action": "recover"})
     reply = {"ok": True, "status": status("prepared"), "events": [], "prompt": "P"}

@@ -339,7 +339,10 @@ const HANDLERS = {
   decide(state, event) {
     if (!state.ask || state.busy || !decisions(state).includes(event.action)) return null;
     const args = {attempt_id: state.ask.attempt};
-    if (event.action === 'abandon') args.reason = event.reason || '';
+    if (event.action === 'abandon') {
+      args.reason = event.reason || '';
+      if (untold(state.status)) args.owner_is_gone = event.gone === true;
+    }
     if (event.action === 'adopt') args.session = event.session || '';
     if (event.action === 'open_created') args.session = state.destination.session;
     return [{...state, busy: event.action, refusal: null}, [{do: 'rest', action: event.action,
@@ -368,6 +371,11 @@ function differs(state, capture) {
   return others ? 'frozen_differs' : '';
 }
 
+/** Whether only a person can tell that the opener has ended: it is of another machine or container. */
+export function untold(status) {
+  return ['reserved', 'requested'].includes(status.state) && Boolean(status.reservation) && status.reservation.owner_alive === null;
+}
+
 /** What a person may decide now, as buttons. */
 export function decisions(state) {
   if (!state.status || ['idle', 'checking', 'asking', 'opening'].includes(state.stage)) return [];
@@ -377,7 +385,9 @@ export function decisions(state) {
   // The host's answer was heard and the journal's was not: only the identity is written down.
   const made = state.stage === 'open_uncertain' && state.destination && state.status.state === 'requested';
   if (made) found.push('open_created');
-  for (const name of ['confirm', 'adopt', 'abandon']) if (allowed.includes(name)) found.push(name);
+  for (const name of ['confirm', 'adopt', 'abandon']) {
+    if (allowed.includes(name) || (name === 'abandon' && untold(state.status))) found.push(name);
+  }
   return found;
 }
 

@@ -7,7 +7,7 @@
   const {React} = SDK;
   const h = React.createElement;
   const base = document.currentScript ? document.currentScript.src : '/dashboard-plugins/hermes-handoff/index.js';
-  const modules = Promise.all(['texts.mjs', 'panel.mjs'].map((name) => import(new URL(name, base).href)));
+  const modules = Promise.all(['texts.mjs', 'panel.mjs', 'flow.mjs'].map((name) => import(new URL(name, base).href)));
 
   async function call(action, args) {
     try {
@@ -24,12 +24,11 @@
   const problem = (reply) => ({code: reply.code, message: reply.message, remedy: reply.remedy,
     keys: (reply.details && reply.details.findings) || []});
 
-  function Attempts({say, ui}) {
+  function Attempts({say, ui, untold}) {
     const [attempts, setAttempts] = React.useState(null);
     const [refusal, setRefusal] = React.useState(null);
     const [chosen, setChosen] = React.useState('');
     const [recovery, setRecovery] = React.useState(null);
-    const [reason, setReason] = React.useState('');
     const [busy, setBusy] = React.useState(false);
     const [told, setTold] = React.useState('');
 
@@ -75,8 +74,8 @@
         h('div', {role: 'group', 'aria-label': say('allowed_next')},
           h(ui.Button, {label: say('recover'), disabled: busy, onClick: () => void decide('recover')}),
           may('confirm') ? h(ui.Button, {label: say('confirm'), disabled: busy, onClick: () => void decide('confirm')}) : null,
-          may('abandon') ? h('div', null, h(ui.Field, {id: 'handoff-reason', label: say('reason'), value: reason, onChange: setReason}),
-            h(ui.Button, {label: say('abandon'), disabled: busy || !reason.trim(), onClick: () => void decide('abandon', {reason})})) : null),
+          may('abandon') || untold(status) ? h(ui.Abandon, {busy, ask: untold(status),
+            decide: (reason, gone) => void decide('abandon', {reason, ...(gone ? {owner_is_gone: true} : {})})}) : null),
         recovery ? h(ui.Recovery, {recovery, adopt: may('adopt') ? (session) => void decide('adopt', {session}) : null}) : null,
         recovery && recovery.prompt ? h('section', {style: ui.box}, h('p', null, say('prompt')), h(ui.Text, null, recovery.prompt)) : null) : null);
   }
@@ -85,9 +84,9 @@
     const [loaded, setLoaded] = React.useState(null);
     const [failed, setFailed] = React.useState('');
     React.useEffect(() => {
-      modules.then(([{texts}, {panels}]) => {
+      modules.then(([{texts}, {panels}, {untold}]) => {
         const say = texts(document.documentElement.lang || navigator.language);
-        setLoaded({say, ui: panels(React, say)});
+        setLoaded({say, ui: panels(React, say), untold});
       }, (error) => setFailed(String(error)));
     }, []);
     return h('section', {'aria-labelledby': 'handoff-title', style: {padding: '1rem', maxWidth: '64rem'}},

@@ -80,6 +80,18 @@ export function panels(React, say) {
       refusal.remedy ? h('p', {style: grey}, refusal.remedy) : null);
   }
 
+  /** Giving an attempt up: a reason, and a person's word where nothing else can tell. */
+  function Abandon({busy, ask, decide}) {
+    const [reason, setReason] = React.useState('');
+    const [gone, setGone] = React.useState(false);
+    return h('div', null,
+      h(Field, {id: 'handoff-reason', label: say('reason'), value: reason, onChange: setReason}),
+      ask ? h('div', null,
+        h('input', {id: 'handoff-gone', type: 'checkbox', checked: gone, onChange: (event) => setGone(event.target.checked)}),
+        h('label', {htmlFor: 'handoff-gone'}, ' ' + say('gone'))) : null,
+      h(Button, {label: say('abandon'), disabled: busy || !reason.trim() || (ask && !gone), onClick: () => decide(reason, ask && gone)}));
+  }
+
   const Text = ({children}) => h('pre', {style: wrap, tabIndex: 0}, children);
-  return {Button, Field, List, Facts, Recovery, Refusal, Text, box, grey};
+  return {Abandon, Button, Field, List, Facts, Recovery, Refusal, Text, box, grey};
 }

@@ -44,6 +44,7 @@ const EN = {
   open_created: 'Write down the session that was made',
   abandon: 'Give the attempt up',
   reason: 'Why it is given up',
+  gone: 'Its opener is of another machine or container: I have made sure that it has ended.',
   discard: 'I have looked at the source chat: drop this request',
   looked: 'I have looked at the source chat.',
   stop_waiting: 'Stop waiting',

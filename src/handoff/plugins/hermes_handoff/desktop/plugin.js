@@ -347,7 +347,10 @@ const HANDLERS = {
   decide(state, event) {
     if (!state.ask || state.busy || !decisions(state).includes(event.action)) return null;
     const args = {attempt_id: state.ask.attempt};
-    if (event.action === 'abandon') args.reason = event.reason || '';
+    if (event.action === 'abandon') {
+      args.reason = event.reason || '';
+      if (untold(state.status)) args.owner_is_gone = event.gone === true;
+    }
     if (event.action === 'adopt') args.session = event.session || '';
     if (event.action === 'open_created') args.session = state.destination.session;
     return [{...state, busy: event.action, refusal: null}, [{do: 'rest', action: event.action,
@@ -376,6 +379,11 @@ function differs(state, capture) {
   return others ? 'frozen_differs' : '';
 }
 
+/** Whether only a person can tell that the opener has ended: it is of another machine or container. */
+function untold(status) {
+  return ['reserved', 'requested'].includes(status.state) && Boolean(status.reservation) && status.reservation.owner_alive === null;
+}
+
 /** What a person may decide now, as buttons. */
 function decisions(state) {
   if (!state.status || ['idle', 'checking', 'asking', 'opening'].includes(state.stage)) return [];
@@ -385,7 +393,9 @@ function decisions(state) {
   // The host's answer was heard and the journal's was not: only the identity is written down.
   const made = state.stage === 'open_uncertain' && state.destination && state.status.state === 'requested';
   if (made) found.push('open_created');
-  for (const name of ['confirm', 'adopt', 'abandon']) if (allowed.includes(name)) found.push(name);
+  for (const name of ['confirm', 'adopt', 'abandon']) {
+    if (allowed.includes(name) || (name === 'abandon' && untold(state.status))) found.push(name);
+  }
   return found;
 }
 
@@ -443,6 +453,7 @@ const EN = {
   open_created: 'Write down the session that was made',
   abandon: 'Give the attempt up',
   reason: 'Why it is given up',
+  gone: 'Its opener is of another machine or container: I have made sure that it has ended.',
   discard: 'I have looked at the source chat: drop this request',
   looked: 'I have looked at the source chat.',
   stop_waiting: 'Stop waiting',
@@ -600,8 +611,20 @@ function panels(React, say) {
       refusal.remedy ? h('p', {style: grey}, refusal.remedy) : null);
   }
 
+  /** Giving an attempt up: a reason, and a person's word where nothing else can tell. */
+  function Abandon({busy, ask, decide}) {
+    const [reason, setReason] = React.useState('');
+    const [gone, setGone] = React.useState(false);
+    return h('div', null,
+      h(Field, {id: 'handoff-reason', label: say('reason'), value: reason, onChange: setReason}),
+      ask ? h('div', null,
+        h('input', {id: 'handoff-gone', type: 'checkbox', checked: gone, onChange: (event) => setGone(event.target.checked)}),
+        h('label', {htmlFor: 'handoff-gone'}, ' ' + say('gone'))) : null,
+      h(Button, {label: say('abandon'), disabled: busy || !reason.trim() || (ask && !gone), onClick: () => decide(reason, ask && gone)}));
+  }
+
   const Text = ({children}) => h('pre', {style: wrap, tabIndex: 0}, children);
-  return {Button, Field, List, Facts, Recovery, Refusal, Text, box, grey};
+  return {Abandon, Button, Field, List, Facts, Recovery, Refusal, Text, box, grey};
 }
 // </modules>
 
@@ -752,7 +775,6 @@ function Page({flow}) {
   const [state, setState] = React.useState(flow.get());
   const [capture, setCapture] = React.useState(null);
   const [form, setForm] = React.useState({workspace: '', model: '', provider: '', writerModel: '', writerProvider: '', acceptCost: false});
-  const [reason, setReason] = React.useState('');
   const [shown, setShown] = React.useState(null);
   const hosts = sdk.host.state || {};
   const seen = ['focusedSessionId', 'focusedStoredSessionId', 'focusedSessionProfile', 'focusedSessionOwner', 'profile',
@@ -819,8 +841,7 @@ function Page({flow}) {
       choices.includes('recover') ? h(ui.Button, {label: say('recover'), disabled: Boolean(state.busy), onClick: () => decide('recover')}) : null,
       choices.includes('open_created') ? h(ui.Button, {label: say('open_created'), disabled: Boolean(state.busy), onClick: () => decide('open_created')}) : null,
       choices.includes('confirm') ? h(ui.Button, {label: say('confirm'), disabled: Boolean(state.busy), onClick: () => decide('confirm')}) : null,
-      choices.includes('abandon') ? h('div', null, h(ui.Field, {id: 'handoff-reason', label: say('reason'), value: reason, onChange: setReason}),
-        h(ui.Button, {label: say('abandon'), disabled: Boolean(state.busy) || !reason.trim(), onClick: () => decide('abandon', {reason})})) : null) : null,
+      choices.includes('abandon') ? h(ui.Abandon, {busy: Boolean(state.busy), ask: untold(state.status), decide: (reason, gone) => decide('abandon', {reason, gone})}) : null) : null,
     state.frozen && !free ? h('section', {style: ui.box},
       h(ui.List, {rows: [[say('record'), state.ref], ['SHA-256', state.frozen.document_sha256], [say('workspace'), state.frozen.workspace],
         [say('route'), `${state.frozen.route.model} (${state.frozen.route.provider}), ${state.frozen.route.origin}`]]}),
