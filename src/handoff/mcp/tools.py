@@ -98,7 +98,7 @@ class Sessions:
         told = reply(service, name, given, Caller("mcp", who.session, host=who.host))
         if told.get("code") == SourceUnbound.code:
             told["remedy"] = _ELSEWHERE  # this is from within the session, and it does not help
-        return told
+        return _typed(told) if told["ok"] and name == "prepare_open" else told
 
     def _service(self, given: Mapping[str, Any], host: str) -> Any:
         """Sessions of the profile, made anew: its parts are of one thread."""
@@ -115,3 +115,22 @@ class Sessions:
         profile = choose(os.environ, cwd, places.home_dir(), self._profile)
         kinds = adapters(profile, os.environ, place)
         return Service(profile, kinds(host), env=os.environ, hosts=kinds)
+
+
+def _typed(told: dict[str, Any]) -> dict[str, Any]:
+    """The reply with a command that the user can type: where ``handoff`` is not on PATH, the
+    one that was installed beside this interpreter, or a word on what is missing."""
+    import shlex
+    import shutil
+    import sys
+
+    program, *rest = told["argv"]
+    if program != "handoff" or shutil.which(program):
+        return told
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), program)
+    if not os.access(beside, os.X_OK):
+        missing = "There is no command 'handoff' here: the package handoffd brings it."
+        return {**told, "note": f"{told['note']} {missing}"}
+    argv = [beside, *rest]
+    words = [f"{name}={shlex.quote(value)}" for name, value in told["env"].items()]
+    return {**told, "argv": argv, "command": " ".join([*words, shlex.join(argv)])}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shlex
+import shutil
+import sys
 import threading
 from typing import Any
 
@@ -179,3 +182,34 @@ def test_a_page_is_small_enough_for_what_hosts_hand_on(git_repo: Repository) -> 
         page, pages = read["next_page"], read["pages"]
     assert pages > 5
     assert all(f"fact {n}. " in text for n in range(100))
+
+
+@pytest.mark.parametrize("where", ["on PATH", "beside", "nowhere"])
+def test_the_command_that_opens_can_be_typed_or_it_is_said_what_is_missing(
+    where: str, git_repo: Repository, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin with a blank" / "handoff"
+    program.parent.mkdir()
+    if where != "nowhere":
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    git = os.path.dirname(shutil.which("git") or "")
+    monkeypatch.setenv("PATH", f"{program.parent}:{git}" if where == "on PATH" else git)
+    monkeypatch.setattr(sys, "executable", str(program.parent / "python"))
+    sessions = Sessions()
+    ref = done(sessions, create(git_repo.path))["ref"]
+    told = done(
+        sessions,
+        {
+            "action": "prepare_open",
+            "ref": ref,
+            "workspace": str(git_repo.path),
+            "attempt_id": "attempt-0001",
+            "host": "claude",
+        },
+    )
+    first = {"on PATH": "handoff", "beside": str(program), "nowhere": "handoff"}[where]
+    assert told["argv"][0] == first
+    variables = [f"{name}={value}" for name, value in told["env"].items()]
+    assert shlex.split(told["command"]) == [*variables, *told["argv"]]
+    assert ("handoffd" in told["note"]) == (where == "nowhere")
