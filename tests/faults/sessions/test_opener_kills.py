@@ -28,8 +28,9 @@ POINTS = {
     "journal.exit": ("requested", "uncertain", 5),
     "journal.exited": ("closed", "certain", 4),
 }
-#: HANDOFF_ROUNDS=1000 is what a release is held to
-ROUNDS = int(os.environ.get("HANDOFF_ROUNDS", "8"))
+#: 1000 is what a release is held to (HANDOFF_FAULTS=all)
+ALL = os.environ.get("HANDOFF_FAULTS") == "all"
+ROUNDS = int(os.environ.get("HANDOFF_ROUNDS", "1000" if ALL else "8"))
 CROWD = 100
 
 
