@@ -72,7 +72,7 @@ def _create(args: Namespace, context: Context) -> int:
         ("allow_stale", args.allow_stale),
     )
     given |= {key: value for key, value in more if value}
-    caller = place.caller(args)
+    caller = place.source(args)
     reply = service.call("create", given, caller)
     if caller.session_id == place.UNIDENTIFIED:
         reply["warnings"].append(
@@ -155,7 +155,7 @@ def _evidence(args: Namespace, context: Context) -> int:
 
     folder = place.workspace(args)
     given = {"workspace": folder, **({"paths": args.path} if args.path else {})}
-    reply = place.service(args, folder).call("evidence", given, place.caller(args))
+    reply = place.service(args, folder).call("evidence", given, place.source(args))
     if not context.human:
         context.emit(reply)
         return 0

@@ -139,6 +139,21 @@ def caller(args: Namespace) -> Caller:
     return Caller("cli", UNIDENTIFIED, host=silent[0]) if silent else Caller("cli")
 
 
+def source(args: Namespace) -> Caller:
+    """As :func:`caller`, for a verb whose ``--host`` says which agent's session speaks.
+
+    Raises:
+        UsageError: it says so, and no such session is known.
+    """
+    found = caller(args)
+    if args.host not in ("", "hermes", found.host):
+        raise UsageError(
+            f"--host {args.host} says whose session speaks, but no session of it is known",
+            remedy=f"give --session ID --host {args.host}",
+        )
+    return found
+
+
 def person(made: Service, attempt_id: str = "") -> Caller:
     """The person at this terminal.
 

@@ -187,6 +187,15 @@ def test_a_session_speaks_for_itself_alone(ask: Any, monkeypatch: pytest.MonkeyP
     create(ask, "--session", "s1")
 
 
+def test_whose_session_speaks_is_not_guessed(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = json.dumps(STATE).encode()
+    assert "--session ID" in ask("create", "--host", "codex", stdin=state).err
+    assert ask("create", "--host", "codex", "--session", "t-9", stdin=state).code == 0
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
+    assert ask("create", "--host", "codex", stdin=state).code == 2
+    assert ask("create", "--host", "claude", stdin=state).code == 0
+
+
 def test_an_agent_that_names_no_session_is_said_to(
     ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
