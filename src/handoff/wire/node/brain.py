@@ -26,7 +26,7 @@ from handoff.wire.node.calls import (
     result_from_json,
     to_json,
 )
-from handoff.wire.node.closing import Close, close_text
+from handoff.wire.node.closing import Close, close_text, safe
 from handoff.wire.node.events import (
     Admit,
     CallEnded,
@@ -407,7 +407,7 @@ class BrainLink(Link):
         chunks = channel.info.chunks if channel else None
         if number is None or channel is None or chunks is None:
             # The Go node sends one more piece when a command ends after its time limit.
-            self._events.append(Oddity("a piece of no call", message.id[:64]))
+            self._events.append(Oddity("a piece of no call", safe(message.id, 64)))
             return
         if not chunks.take(message.seq, message.data):
             self._finish_chunks(number, channel, _broken("a piece of the output is missing"))

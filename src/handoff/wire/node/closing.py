@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["REASONS", "Close", "Reason", "close_text", "reason_of"]
+__all__ = ["REASONS", "Close", "Reason", "close_text", "heard", "reason_of", "safe"]
 
 NORMAL = 1000
 GOING_AWAY = 1001
@@ -112,6 +112,19 @@ class Close(NamedTuple):
     def text(self) -> str:
         """The close frame's text."""
         return close_text(self.reason, self.detail)
+
+
+def heard(code: int, reason: str, detail: str = "", retry_ms: int = 0) -> Close:
+    """The end as the other side tells it: its words, safe to show, and no more of them than
+    a person reads."""
+    return Close(
+        code, safe(reason, 64) or "lost", safe(detail), ours=False, retry_ms=max(0, retry_ms)
+    )
+
+
+def safe(text: str, limit: int = 300) -> str:
+    """A text of the other side's, its control characters replaced."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text[:limit])
 
 
 def close_text(reason: str, detail: str = "") -> str:

@@ -48,8 +48,10 @@ def _check_hello(hello: Hello) -> None:
     """What the plugin's server demands of a hello, except that further fields may be there."""
     if not hello.node_name.strip():
         raise Refused("bad_hello", "the node's name is blank")
-    if any(ord(c) < 32 or ord(c) == 127 for c in hello.node_name):
-        raise Refused("bad_hello", "the node's name holds control characters")
+    # They are shown in lists and logs.
+    for name in ("node_name", "node_version", "platform", "arch", "instance", "policy"):
+        if not getattr(hello, name).isprintable():
+            raise Refused("bad_hello", f"'{name}' holds control characters")
     if any(len(name) > SHORT for name in hello.capabilities):
         raise Refused("bad_hello", f"a capability has at most {SHORT} characters")
     major = hello.protocol_version.partition(".")[0]

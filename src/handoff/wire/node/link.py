@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from handoff import lifecycle
 from handoff.clock import iso
 from handoff.errors import BadRequest, UsageError
-from handoff.wire.node.closing import NORMAL, REASONS, Close, close_text, reason_of
+from handoff.wire.node.closing import NORMAL, REASONS, Close, close_text, heard, reason_of, safe
 from handoff.wire.node.events import (
     Drained,
     Ended,
@@ -164,7 +164,7 @@ class Link(abc.ABC):
         reason = self._reason_lost(code, text)
         self._advance("lost")
         if was != "closing":
-            self.closing = Close(code, reason, text.partition(":")[2].strip(), ours=False)
+            self.closing = heard(code, reason, text.partition(":")[2].strip())
             self._end(self.closing)
         self._clear()
         self._out.drop(control=True)
@@ -337,7 +337,7 @@ class Link(abc.ABC):
     def _on_bye(self, bye: Bye) -> None:
         code = bye.code or _code(bye.reason)
         reason = bye.reason or "done"
-        self._close(Close(code, reason, bye.detail, ours=False, retry_ms=bye.retry_ms), tell=False)
+        self._close(heard(code, reason, bye.detail, bye.retry_ms), tell=False)
 
     def _on_ack(self, ack: Ack) -> None:
         pace = self._out.pace
@@ -372,7 +372,7 @@ class Link(abc.ABC):
         self._events.append(StreamPiece(piece.id, piece.stream, piece.data, piece.end))
 
     def _odd(self, what: str, detail: str = "") -> None:
-        self._events.append(Oddity(what, detail[:200]))
+        self._events.append(Oddity(what, safe(detail, 200)))
         self._malformed += 1
         if self._malformed > MALFORMED_LIMIT:
             self.close("malformed_frame", "too many of them")

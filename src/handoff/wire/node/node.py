@@ -23,7 +23,7 @@ from handoff.wire.node.calls import (
     check_key,
     to_json,
 )
-from handoff.wire.node.closing import Close
+from handoff.wire.node.closing import Close, heard
 from handoff.wire.node.events import (
     CallAsked,
     CancelAsked,
@@ -165,8 +165,7 @@ class NodeLink(Link):
         assert isinstance(frame, str)
         if isinstance(message, HelloErr | AuthErr | PairErr):
             code = message.code or _code(message.reason)
-            close = Close(code, message.reason or "refused", message.detail, ours=False)
-            self._close(close, tell=False)
+            self._close(heard(code, message.reason or "refused", message.detail), tell=False)
             return
         if self.state == "pairing":
             if not isinstance(message, PairOk):
@@ -377,7 +376,7 @@ class NodeLink(Link):
 
     def _on_rate_limit(self, message: RateLimit) -> None:
         detail = f"{message.limit_per_second} messages a second"
-        self._close(Close(4004, "rate_limit_exceeded", detail, ours=False), tell=False)
+        self._close(heard(4004, "rate_limit_exceeded", detail), tell=False)
 
     def _on_unknown(self, unknown: Unknown) -> None:
         super()._on_unknown(unknown)

@@ -157,6 +157,8 @@ def test_a_minimal_hello_is_accepted() -> None:
         (hello(node_name=""), 4003, "bad_hello"),
         (hello(node_name="x" * 65), 4003, "bad_hello"),
         (hello(node_name="a\nb"), 4003, "bad_hello"),
+        (hello(node_name="a\u202eb"), 4003, "bad_hello"),
+        (hello(platform="\x1b[31m"), 4003, "bad_hello"),
         (hello(node_name=7), 4003, "bad_hello"),
         (hello(node_name="\ud83d"), 4003, "bad_hello"),
         ('{"type":"hello","node_name":"lab"}', 4003, "bad_hello"),

@@ -31,6 +31,7 @@ from handoff.wire.node.link import MALFORMED_LIMIT
 from handoff.wire.node.messages import (
     Ack,
     Ask,
+    Bye,
     CallMessage,
     Cancel,
     Credit,
@@ -655,6 +656,19 @@ def test_the_close_frame_alone_says_it_too() -> None:
         (ended,) = wires.node.events()
         assert isinstance(ended, ev.Ended)
         assert (ended.close.code, ended.close.reason, ended.close.final) == (code, reason, final)
+
+
+def test_words_of_the_other_side_are_safe_to_show(wires: Wires) -> None:
+    say(wires, Bye("\x1b[31mred", 1000, "\x1b]0;x\x07" + "y" * 9000, -5), to_brain=True)
+    close = wires.brain.closing
+    assert close is not None
+    assert close.reason == "\ufffd[31mred"
+    assert close.detail.isprintable()
+    assert len(close.detail) <= 300
+    assert close.retry_ms == 0
+    wires.node.lost(1000, "done: \x1b[2J")
+    assert wires.node.closing is not None
+    assert wires.node.closing.detail == "\ufffd[2J"
 
 
 def test_a_closing_link_sends_its_reason_and_nothing_else(wires: Wires) -> None:
