@@ -181,9 +181,11 @@ auxiliary:
         home.mkdir(parents=True, exist_ok=True)
         (home / "config.yaml").write_text(text)
 
-    def install(self, directory: pathlib.Path, profile: str = "default") -> None:
+    def install(
+        self, directory: pathlib.Path, profile: str = "default", name: str = "hermes-handoff"
+    ) -> None:
         """Copy a plugin's directory into a profile."""
-        target = self.home_of(profile) / "plugins" / "hermes-handoff"
+        target = self.home_of(profile) / "plugins" / name
         shutil.copytree(directory, target)
 
     # -- running -----------------------------------------------------------------------

@@ -43,6 +43,7 @@ from handoff.wire.node.frames import MESSAGE_LIMIT, Frame, Refused
 from handoff.wire.node.greeting import BrainGreeting
 from handoff.wire.node.link import Channel, Link
 from handoff.wire.node.messages import (
+    ASKER,
     PROTOCOL_VERSION,
     Ask,
     Auth,
@@ -234,6 +235,8 @@ class BrainLink(Link):
         checked(call)
         if key or not call.reads:
             check_key(key)
+        if len(by) > ASKER:
+            raise BadRequest(f"'by' is longer than {ASKER} characters", field="by")
         number = self._last_id + 1
         if not features.calls2:
             return self._call_old(number, key, call)

@@ -25,6 +25,8 @@ PROTOCOL_VERSION = "0.1.0"
 #: characters of names, versions and the like in a handshake, as the plugin's server has it
 SHORT = 32
 NAME = 64
+#: characters that say who asks
+ASKER = 1024
 #: entries of ``capabilities``
 MAX_CAPABILITIES = 16
 #: characters of the id of a call of the old vocabulary
@@ -355,7 +357,7 @@ class CallMessage(Message):
     args: Mapping[str, Any] = field(default_factory=dict)
     window: int = 0
     deadline_ms: int = 0
-    by: str = text(ID, "")
+    by: str = text(ASKER, "")
 
     type: ClassVar[str] = "call"
 

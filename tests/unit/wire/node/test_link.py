@@ -764,3 +764,12 @@ def test_a_brain_measures_its_nodes_too(wires: Wires) -> None:
     old = Wires(BY_TOKEN, NodeOptions("lab", token=TOKEN, plugin=True)).pump()
     assert old.brain.rtt_ms == -1.0
     assert old.brain.wake_at() == 60.0
+
+
+def test_who_asks_fits_into_the_message_or_is_refused_before(wires: Wires) -> None:
+    """A node that can't read a call says nothing of it: it must not leave."""
+    number = run(wires, Exec(command="true"), by="x" * 1024)
+    (asked,) = wires.node_saw(ev.CallAsked)
+    assert (asked.id, len(asked.by)) == (number, 1024)
+    with pytest.raises(BadRequest):
+        wires.brain.call(Exec(command="true"), key="key-0002", by="x" * 1025)
