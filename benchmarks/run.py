@@ -26,6 +26,7 @@ FILES = [
     "gate",
     "redaction",
     "node_wire",
+    "node_link",
     "nodes",
     "sessions",
     "daemon_idle",
