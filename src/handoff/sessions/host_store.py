@@ -18,9 +18,12 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from handoff.errors import NotFound, StorageError
+from handoff.sessions.host_rows import Row, conversation
 
 #: bytes of a store that is copied to be read beside its log
 COPY_LIMIT = 2 * 1024**3
+#: rows that are read in one query
+_AT_ONCE = 500
 #: sessions that compression made of one another, at most
 ANCESTORS = 64
 
@@ -171,6 +174,7 @@ class HostStore:
 
     def __init__(self, db: sqlite3.Connection, path: str) -> None:
         self._db, self._path = db, path
+        self._known: dict[str, list[Row]] = {}
         self._sessions = self._columns("sessions", {"id"})
         self._messages = self._columns("messages", {"id", "session_id", "role", "content"})
 
@@ -260,52 +264,50 @@ class HostStore:
     def messages(
         self, sessions: list[str], *, role: str = "", last: int = 0, message_id: str = ""
     ) -> Iterator[Message]:
-        """The messages of these sessions in their order. ``last``: only so many."""
-        have = self._messages
-        columns = ", ".join(
-            [
-                "id",
-                "session_id",
-                "role",
-                "content",
-                self._pick(have, "timestamp"),
-                self._pick(have, "tool_name"),
-                self._pick(have, "tool_calls"),
-            ]
-        )
-        order = "CASE session_id" + " WHEN ? THEN ?" * len(sessions) + " END"
-        ranks = [part for rank, one in enumerate(reversed(sessions)) for part in (one, rank)]
-        marks = ", ".join("?" * len(sessions))
-        where, values = [f"session_id IN ({marks})"], list[Any](sessions)
+        """The messages of these sessions in their order, each once, without those that the
+        user took back. ``last``: only so many."""
+        rows = [row for one in reversed(sessions) for row in self._rows(one)]
         if role:
-            where.append("role = ?")
-            values.append(role)
+            rows = [row for row in rows if row.role == role]
         if message_id:
-            where.append("CAST(id AS TEXT) = ?")
-            values.append(message_id)
-        sql = f"SELECT {columns}, {order} AS rank FROM messages WHERE {' AND '.join(where)}"  # noqa: S608
+            rows = [row for row in rows if _text(row.name) == message_id][:1]
         if last:
-            sql += " ORDER BY rank DESC, id DESC LIMIT ?"
-            rows: Any = reversed(self._db.execute(sql, (*ranks, *values, last)).fetchall())
-        else:
-            rows = self._db.execute(sql + " ORDER BY rank, id", (*ranks, *values))
+            rows = rows[-last:]
+        for at in range(0, len(rows), _AT_ONCE):
+            yield from self._contents(rows[at : at + _AT_ONCE])
+
+    def _rows(self, session_id: str) -> list[Row]:
+        if session_id not in self._known:
+            self._known[session_id] = conversation(self._db, self._messages, session_id)
+        return self._known[session_id]
+
+    def _contents(self, rows: list[Row]) -> Iterator[Message]:
+        have = self._messages
+        picked = [self._pick(have, one) for one in ("timestamp", "tool_name", "tool_calls")]
+        marks = ", ".join("?" * len(rows))
+        found = self._db.execute(
+            f"SELECT id, content, {', '.join(picked)} FROM messages WHERE id IN ({marks})",  # noqa: S608
+            [row.id for row in rows],
+        )
+        by_id = {one[0]: one for one in found}
         for row in rows:
+            if row.id not in by_id:
+                continue  # removed by its owner just now
+            _id, content, at, tool, calls = by_id[row.id]
             yield Message(
-                _text(row[0]),
-                _text(row[1]),
-                _text(row[2]),
-                _content(row[3]),
-                _ms(row[4]),
-                _text(row[5]),
-                _text(row[6]),
+                _text(row.name),
+                row.session,
+                _text(row.role),
+                _content(content),
+                _ms(at),
+                _text(tool),
+                _text(calls),
             )
 
     def last_message(self, session_id: str) -> str:
         """The id of the session's last message, or ""."""
-        row = self._db.execute(
-            "SELECT id FROM messages WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
-        ).fetchone()
-        return _text(row[0]) if row else ""
+        rows = self._rows(session_id)
+        return _text(rows[-1].name) if rows else ""
 
 
 def _text(value: object) -> str:
