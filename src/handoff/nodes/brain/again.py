@@ -12,8 +12,17 @@ from handoff.wire.node.calls import Call
 if TYPE_CHECKING:
     from handoff.nodes.brain.session import Asking
 
-__all__ = ["CONTENT", "conflict", "from_journal", "installation", "never_known"]
+__all__ = [
+    "CONTENT",
+    "conflict",
+    "from_journal",
+    "installation",
+    "late_after",
+    "never_known",
+]
 
+#: seconds that an answer may take to arrive
+LATE_S = 10.0
 #: fields of calls that the journal does not keep
 CONTENT = frozenset({"data", "stdin_data", "old", "new"})
 
@@ -45,3 +54,10 @@ def never_known(asking: Asking) -> OutcomeUnknown:
         remedy="look at what it has done before you ask again with a new key",
         key=asking.key,
     )
+
+
+def late_after(call: Call) -> float | None:
+    """Seconds after which a command's answer is overdue; None for what has no time limit."""
+    if isinstance(call, calls.Exec) and not call.job and call.timeout_ms:
+        return (call.timeout_ms + call.grace_ms) / 1000 + LATE_S
+    return None

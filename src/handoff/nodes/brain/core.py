@@ -25,7 +25,14 @@ from handoff.link.keys import MachineKey
 from handoff.link.tokens import NodeStore
 from handoff.nodes import told
 from handoff.nodes.audit import Audit
-from handoff.nodes.brain.again import CONTENT, conflict, from_journal, installation, never_known
+from handoff.nodes.brain.again import (
+    CONTENT,
+    conflict,
+    from_journal,
+    installation,
+    late_after,
+    never_known,
+)
 from handoff.nodes.brain.journal import BrainJournal, Sent
 from handoff.nodes.brain.session import Asking, Session
 from handoff.nodes.brain.shown import Connected
@@ -313,16 +320,22 @@ class Brain:
         return None
 
     async def _wait(self, asking: Asking, return_s: float) -> tuple[bool, Result]:
-        """The call's end; while its node is away, at most so long."""
+        """The call's end; while its node is away, at most so long. A command whose own time
+        is long over is not waited for either: the line may be dead without saying so."""
         asking.waiters += 1
+        late = late_after(asking.call)
+        until = None if late is None else self.clock.monotonic() + late
         try:
             while True:
                 away = asyncio.ensure_future(asking.away.wait())
                 both: set[asyncio.Future[Any]] = {asking.ended, away}
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                left = None if until is None else max(0.0, until - self.clock.monotonic())
+                await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 away.cancel()
                 if asking.ended.done():
                     return asking.ended.result()
+                if not asking.away.is_set():
+                    return False, self._unknown(asking)
                 with contextlib.suppress(TimeoutError):
                     return await asyncio.wait_for(asyncio.shield(asking.ended), return_s)
                 if asking.away.is_set():
@@ -332,7 +345,7 @@ class Brain:
 
     def _unknown(self, asking: Asking) -> CallFailed:
         error = OutcomeUnknown(
-            f"the link to {asking.node} was lost, and the node has not come back yet",
+            f"{asking.node} does not answer: the link was lost, and the node has not come back yet",
             remedy="ask again with the same key: the node keeps the result",
             key=asking.key,
         )
