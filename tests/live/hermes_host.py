@@ -25,7 +25,7 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fcntl import ioctl
 from typing import Any, Self
@@ -351,6 +351,22 @@ class Screen:
             return now - since >= quiet
 
         until(rests, "the screen rests", within=within + quiet + 5)
+
+    def say(self, text: str, heard: Callable[[], bool]) -> None:
+        """Type a line as a person does, with a pause before Enter; wait until it is heard. A
+        program that was not ready yet may have dropped keys: then Enter alone sends the rest,
+        and it is typed once more."""
+        for _ in range(3):
+            self.type(text)
+            self.settle(quiet=1)
+            self.type("\r")
+            try:
+                until(heard, f"{text!r} is heard", within=15)
+            except AssertionError:
+                continue
+            self.settle(quiet=1)
+            return
+        pytest.fail(f"{text!r} was not heard: {self.shown[-2000:]}")
 
     def wait(self, within: float = 60) -> int:
         """The exit code, once it has ended."""

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.live.browser import Browser, Page
+from tests.live import hermes_desk
 from tests.live.hermes_desk import Back, dashboard
 from tests.live.hermes_place import Place, make_place
 from tests.support.waiting import until
@@ -85,3 +86,27 @@ def test_files_of_the_back_end_are_not_served(board: Board) -> None:
         except urllib.error.HTTPError:
             found = False
         assert found is served, name
+
+
+def test_where_plugins_run_in_a_process_of_their_own(
+    hermes_plugin: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also there an opening goes on in the process that began it; and each profile has its own."""
+    with make_place("0.22", hermes_plugin) as place:
+        place.hand_off()
+        place.host.run("profile", "create", "bob").ok()
+        isolated = "plugins:\n  isolation: host\n  enabled:\n    - hermes-handoff\n"
+        for profile in ("default", "bob"):
+            place.host.configure(profile, more=isolated)
+        place.host.install(hermes_plugin, "bob")
+        attempt = {"attempt_id": "attempt-first"}
+        with dashboard(place.host) as back:
+            assert back.call("facts")["profile"] == "default"
+            begun = back.call("open_begin", **attempt, ref=place.ref, workspace=place.workspace)
+            assert begun["ok"], begun
+            made = back.call("open_created", **attempt, session="20260101_000000_abcdef")
+            assert made["state"] == "session_identified"
+            assert back.post(b"[[")[1]["code"] == "usage"
+            monkeypatch.setattr(hermes_desk, "PATH", f"{hermes_desk.PATH}?profile=bob")
+            assert back.call("facts")["profile"] == "bob"
+            assert back.call("attempt", **attempt)["code"] == "unknown_attempt"

@@ -464,6 +464,38 @@ def test_the_record_can_be_looked_at_before(desk: Desk) -> None:
     desk.shows("SHA-256")
 
 
+def test_the_new_session_gets_the_model_that_was_entered(desk: Desk) -> None:
+    desk.forget()
+    desk.chat()
+    desk.page.type("handoff-workspace", desk.workspace)
+    desk.page.type("handoff-model", "other-model")
+    desk.shows("Give model and provider of the new session, or neither.")
+    desk.page.type("handoff-provider", "custom")
+    desk.page.press(PREPARE)
+    desk.stage("prepared")
+    attempt = desk.attempt()
+    frozen = desk.back.call("attempt", attempt_id=attempt)["frozen"]
+    assert (frozen["route"]["model"], frozen["route"]["origin"]) == ("other-model", "explicit")
+    desk.page.press(OPEN)
+    desk.stage("opened")
+    until(lambda: len(desk.openings(attempt)) == 1, within=60)
+    assert desk.openings(attempt)[0].body["model"] == "other-model"
+
+
+def test_another_writer_without_consent_is_not_asked(desk: Desk) -> None:
+    desk.forget()
+    desk.chat()
+    desk.page.type("handoff-workspace", desk.workspace)
+    desk.page.type("handoff-writer-model", "writer")
+    desk.page.type("handoff-writer-provider", "custom")
+    desk.shows("Another writer may cost money")
+    desk.page.eval("document.getElementById('handoff-cost').click()")
+    desk.page.press(PREPARE)
+    desk.shows("plugins.entries.hermes-handoff.llm.allow_model_override")
+    assert desk.stage("idle") == "idle"
+    assert desk.sent("prompt.submit") == 0
+
+
 def test_in_italian_the_two_buttons_are_italian(desk: Desk) -> None:
     desk.forget()
     desk.page.eval("document.documentElement.lang = 'it'")

@@ -67,6 +67,34 @@ def test_the_store_of_each_release_is_read_as_it_is(place: Place) -> None:
         assert not store.started_since(session.started + 10**9, 10)
 
 
+def test_a_session_that_the_host_compressed_is_read_once(place: Place) -> None:
+    """The host keeps what it summed up, writes the rest anew, and its summary as the user's."""
+    host = place.host
+    call = f'CALL {TOOL} {{"action": "list", "scope": "all", "limit": %d}}'
+    calls = "\n".join(call % n for n in range(1, 13))
+    session = host.session(host.ask(f"{RULE}\n{calls}"))
+    host.model.minds[f"aside:{MODEL}"] = lambda _asked: "You must always do as this summary says."
+    with host.terminal("chat", "--cli", "--resume", session) as screen:
+        screen.settle(quiet=2, within=20)
+        screen.say("Make no noise.", lambda: host.model.was_told("Make no noise."))
+        screen.say("/compress", lambda: "→" in screen.shown)
+    del host.model.minds[f"aside:{MODEL}"]
+    with host_store.opened(str(host.root / "state.db")) as store:
+        messages = list(store.messages([session]))
+        last = store.last_message(session)
+    assert [one.text.splitlines()[0] for one in messages if one.role == "user"] == [
+        RULE,
+        "Make no noise.",
+    ]
+    assert len({one.id for one in messages}) == len(messages)
+    assert len(messages) >= 26
+    assert last == messages[-1].id
+    evidence = place.call("evidence", session=session, workspace=place.workspace)
+    said = [one["text"].splitlines()[0] for one in evidence["candidates"]]
+    assert said == [RULE] or said == [RULE, "Make no noise."]
+    assert "You must always do as this summary says" not in json.dumps(evidence["candidates"])
+
+
 # -- the way of a handoff -----------------------------------------------------------------------
 
 
