@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.live.browser import Browser, Page
 from tests.live import hermes_desk
+from tests.live.browser import Browser, Page
 from tests.live.hermes_desk import Back, dashboard
 from tests.live.hermes_place import Place, make_place
 from tests.support.waiting import until
