@@ -191,7 +191,7 @@ def k8(scene: Scene) -> None:
 
 def _long(scene: Scene) -> None:
     made = state(context=[{"id": f"x{n}", "text": f"line {n} of `a.py` " + "x" * 300}
-                          for n in range(120)])  # fmt: skip
+                          for n in range(18)])  # fmt: skip
     (scene.place.work / "state.json").write_text(json.dumps(made))
 
 

@@ -70,7 +70,8 @@ def test_every_rule_of_the_lint_is_there() -> None:
 
 def test_numbers_and_names() -> None:
     assert f"{STATE_HARD // 1024} KiB" in TEXT
-    assert f"a page that is read has {serving.PAGE // 1024} KiB" in TEXT
+    assert f"a page that is read has up to {serving.PAGE // 1024} KiB in Hermes" in TEXT
+    assert f"up to {serving.AGENT_PAGE // 1024} KiB for any other agent" in TEXT
     assert f"at most {prompt.MAX_PROMPT} bytes" in TEXT
     for name in (
         environment.ATTEMPT,
