@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from typing import Any
 
 import pytest
 from tests.support.home import Home
+from tests.support.repository import Repository
 
 from handoff.sessions import release
 
@@ -171,6 +173,56 @@ def test_the_directory_needs_nothing_and_meets_no_other_handoff(
         text=True,
     )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_the_directory_serves_mcp_by_itself(
+    commit: str, tmp_path: pathlib.Path, isolated_home: Home, git_repo: Repository
+) -> None:
+    """Every action finds its parts, also those that are imported by name."""
+    made(ROOT, tmp_path / "out", "--commit", commit)
+    home = release.extract(release.verify(archive_in(tmp_path / "out")), str(tmp_path))
+    state = {"schema": "handoff-state/2", "goal": {"text": "Make the parser total"}}
+    there = {"workspace": str(git_repo.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", pathlib.Path(home) / "mcp" / "server.py"],
+        env=isolated_home.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin
+    assert process.stdout
+
+    def ask(method: str, params: dict[str, Any]) -> Any:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())["result"]
+
+    def call(action: str, **arguments: Any) -> dict[str, Any]:
+        given = {"name": "hermes_handoff", "arguments": {"action": action, **arguments}}
+        reply = ask("tools/call", {**given, "_meta": {"threadId": "thread-1"}})
+        found: dict[str, Any] = reply["structuredContent"]
+        assert found.get("code") != "internal", found
+        return found
+
+    try:
+        client = {"name": "codex-mcp-client", "version": "1"}
+        ask("initialize", {"protocolVersion": "2025-11-25", "clientInfo": client})
+        assert call("evidence", **there)["session"] == "thread-1"
+        ref = call("create", request_id="request-0001", state=state, **there)["ref"]
+        prepared = call("prepare_open", ref=ref, attempt_id="attempt-0001", host="claude", **there)
+        assert prepared["ok"], prepared
+        for action in ("show", "validate", "log", "verify", "opening_status", "read"):
+            assert call(action, ref=ref)["ok"], action
+        assert call("list")["total"] == 1
+        assert call("search", query="parser")["records"]
+        call("summarize", model="m", provider="p", accept_cost=True, **there)
+        call("ack", attempt_id="attempt-0001", ref=ref, digest="x", constraint_ids=[])
+    finally:
+        process.stdin.close()
+        process.wait(20)
+        process.stdout.close()
 
 
 def test_credits_for_media_stand_apart_from_the_licence(
