@@ -32,7 +32,6 @@ CAPTURE = {
     "mode": "local",
     "gateway": "open",
     "busy": False,
-    "bot": False,
 }
 FORM = {"workspace": "/w", "model": "", "provider": ""}
 IDS = {"request": "desk-request-1", "attempt": "desk-attempt-1"}
@@ -288,7 +287,6 @@ def test_the_calls_are_those_that_sessions_takes(node: Node) -> None:
         ({"runtime": ""}, "no_chat"),
         ({"session": ""}, "chat_not_saved"),
         ({"busy": True}, "chat_busy"),
-        ({"bot": True}, "bot_chat"),
         ({"gateway": "connecting"}, "gateway_closed"),
         ({"profile": "bob"}, "other_profile"),
         ({"profile": ""}, "profile_unknown"),

@@ -41,6 +41,9 @@ PRESSED = (
 LOOKS = ("opening_status", "list", "show", "log")
 #: what a request's ``action`` may be
 ACTIONS = ("facts", "capture", "attempt", *LOOKS, *PRESSED)
+#: how Hermes marks the chats of its bots: the source of a room's session, and the title of the
+#: one chat that each bot has
+_BOT_SOURCES, _BOT_TITLE = ("bot_room",), "Bot Chat"
 #: of a frozen attempt, what the page compares with what the person asked for
 _FROZEN = (
     "document_sha256",
@@ -115,9 +118,10 @@ class Desk:
 
         Raises:
             SourceUnbound: this profile has no such chat, or an empty one.
+            NotAllowed: it is a bot's.
             UsageError, WorkspaceMissing: the folder is none.
         """
-        from handoff.errors import SourceUnbound
+        from handoff.errors import NotAllowed, SourceUnbound
         from handoff.sessions.workspace import resolve
 
         session, workspace = _only(given, ("session", "workspace"))
@@ -132,6 +136,11 @@ class Desk:
             raise SourceUnbound(
                 f"the chat {what}",
                 remedy="select a chat of the active profile that has begun",
+            )
+        if found.source in _BOT_SOURCES or found.title == _BOT_TITLE:
+            raise NotAllowed(
+                "a bot's chat can't be handed over",
+                remedy="select a chat of your own",
             )
         return {
             "profile": service.profile.name,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import pathlib
+import sqlite3
 import sys
 import types
 from collections.abc import AsyncIterator, Callable
@@ -172,6 +174,14 @@ def test_a_chat_is_looked_up_in_the_profile(page: Page) -> None:
 def test_a_chat_or_folder_that_is_none(page: Page, given: dict[str, Any], code: str) -> None:
     whole = {"session": SESSION, "workspace": str(page.kit.work), **given}
     assert page.refused("capture", **whole)["code"] == code
+
+
+@pytest.mark.parametrize("mark", ["source = 'bot_room'", "title = 'Bot Chat'"])
+def test_a_chat_of_a_bot_is_refused(page: Page, mark: str) -> None:
+    with contextlib.closing(sqlite3.connect(page.kit.profile.sessions)) as db, db:
+        db.execute(f"UPDATE sessions SET {mark}")
+    given = {"session": SESSION, "workspace": str(page.kit.work)}
+    assert page.refused("capture", **given)["code"] == "not_allowed"
 
 
 def test_a_profile_without_sessions_has_no_chat(page: Page) -> None:

@@ -60,7 +60,6 @@ export function refuseCapture(capture) {
   const why = refuseBackend(capture);
   if (why) return why;
   if (!capture.session) return 'chat_not_saved';
-  if (capture.bot) return 'bot_chat';
   return capture.busy ? 'chat_busy' : '';
 }
 

@@ -84,7 +84,6 @@ const EN = {
   refusal_connection_unknown: 'Which connection the chat belongs to is not known.',
   refusal_other_connection: 'The chat belongs to another connection than the active one.',
   refusal_remote_gateway: 'The back end is on another computer; that is not supported.',
-  refusal_bot_chat: 'Chats of bots can not be handed over.',
   refusal_chat_not_saved: 'The chat is not saved yet: it has no messages.',
   refusal_chat_busy: 'The chat is busy. Wait until it is idle.',
   refusal_workspace_relative: 'Give the workspace as an absolute path.',

@@ -68,7 +68,6 @@ function refuseCapture(capture) {
   const why = refuseBackend(capture);
   if (why) return why;
   if (!capture.session) return 'chat_not_saved';
-  if (capture.bot) return 'bot_chat';
   return capture.busy ? 'chat_busy' : '';
 }
 
@@ -493,7 +492,6 @@ const EN = {
   refusal_connection_unknown: 'Which connection the chat belongs to is not known.',
   refusal_other_connection: 'The chat belongs to another connection than the active one.',
   refusal_remote_gateway: 'The back end is on another computer; that is not supported.',
-  refusal_bot_chat: 'Chats of bots can not be handed over.',
   refusal_chat_not_saved: 'The chat is not saved yet: it has no messages.',
   refusal_chat_busy: 'The chat is busy. Wait until it is idle.',
   refusal_workspace_relative: 'Give the workspace as an absolute path.',
@@ -652,7 +650,8 @@ async function look() {
   const owner = read(state.focusedSessionOwner) || {};
   const activeProfile = read(state.profile) || '';
   const profile = owner.profile || read(state.focusedSessionProfile) || '';
-  const routes = typeof host.profileRoutes === 'function' ? await host.profileRoutes() : [];
+  // Routes that can't be had make the connection an unknown one, which is refused.
+  const routes = await Promise.resolve().then(() => host.profileRoutes()).catch(() => []);
   const own = (Array.isArray(routes) ? routes : []).filter((one) => one && (one.profile === activeProfile || one.targetProfile === activeProfile));
   const named = read(state.connectionId) || '';
   // Without a name of its own, the active connection is known only if just one serves the profile.
@@ -662,7 +661,7 @@ async function look() {
   const connection = owner.connectionId || (theirs.length === 1 ? theirs[0].connectionId : named && profile === activeProfile ? named : '');
   const busy = read(state.busyBySession) || {};
   return {runtime, session: read(state.focusedStoredSessionId) || '', profile, activeProfile, connection, activeConnection,
-    mode: (route && route.mode) || '', gateway: read(state.gateway) || '', bot: owner.bot === true,
+    mode: (route && route.mode) || '', gateway: read(state.gateway) || '',
     busy: busy[runtime] === true || read(state.busy) === true || read(state.awaitingResponse) === true};
 }
 
@@ -812,7 +811,8 @@ function Page({flow}) {
     h('h2', {id: 'handoff-title'}, say('title')),
     h('p', {style: ui.grey}, say('limits')),
     h('p', null, `${say('source')}: `, h('span', {id: 'handoff-source'}, (state.ask && !free ? state.ask.session : capture && capture.session) || say('none'))),
-    h('form', {onSubmit: (event) => { event.preventDefault(); if (!noAsk) void prepare(); }},
+    // Enter in a field sends nothing: a turn costs.
+    h('form', {onSubmit: (event) => event.preventDefault()},
       h(ui.Field, {id: 'handoff-workspace', label: say('workspace'), value: free ? form.workspace : state.ask.workspace, onChange: edit('workspace'), disabled: !free}),
       h('fieldset', {style: ui.box}, h('legend', null, say('destination')),
         h(ui.Field, {id: 'handoff-model', label: say('model'), value: form.model, onChange: edit('model'), disabled: !free}),
