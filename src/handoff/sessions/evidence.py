@@ -9,10 +9,11 @@ Nothing leaves this module before it is redacted. The source session is only rea
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from handoff.errors import HandoffError, NotFound
 from handoff.sessions import host_store
 from handoff.sessions.guard import Guard
 from handoff.sessions.host_store import Message, Opener, SessionStore
+from handoff.sessions.proofs import Proofs
 from handoff.sessions.snapshot import snapshot
 from handoff.sessions.workspace import Binding
 
@@ -226,54 +228,114 @@ def _held(rule: set[str], kept: list[set[str]]) -> bool:
 
 
 def ground(
-    state: dict[str, Any], sessions: str | Opener, session_id: str
+    state: dict[str, Any],
+    sessions: str | Opener,
+    session_id: str,
+    binding: Binding | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """The state with every basis lowered to ``inferred`` that its evidence does not bear,
-    and what was lowered: pointer, code, message. A claim is borne by a message of this
-    session that exists and speaks of the same, or by evidence that is no message.
+    """The state with every basis lowered that its evidence does not bear, and what was
+    lowered: pointer, code, message.
+
+    A claim is borne by a message of this session that exists and speaks of the same, by a
+    command that this session shows, or by a commit or file that is in the workspace. That the
+    tool has verified something, no writer can say: it counts as observed. Where there is no
+    session to look at (``session_id`` or ``sessions`` is ""), only that and what is in the
+    workspace is looked at.
 
     Raises:
         StorageError: the store can't be read.
     """
-    notes: list[dict[str, str]] = []
-    if (
-        not session_id
-        or not sessions
-        or (isinstance(sessions, str) and not os.path.isfile(sessions))
-    ):
-        return state, notes
+    pointers = [
+        pointer
+        for name, item in _claims(state)
+        if item.get("basis") in _SEEN
+        for pointer in item.get("evidence", [])
+    ]
+    proofs = Proofs(binding, pointers)
+    looked = bool(session_id and sessions) and not (
+        isinstance(sessions, str) and not os.path.isfile(sessions)
+    )
+    if not looked:
+        return _lowered(state, lambda item: _unfounded(item, proofs))
     with host_store.look(sessions) as store:
-        family = store.family(session_id)
-        state = {**state}
-        for name in ("constraints", "context"):
-            items = state.get(name, [])
-            state[name] = [_grounded(x, f"/{name}/{n}", store, family, notes)
-                           for n, x in enumerate(items)]  # fmt: skip
-        progress = dict(state.get("progress", {}))
-        for name, items in progress.items():
-            progress[name] = [
-                _grounded(x, f"/progress/{name}/{n}", store, family, notes)
-                for n, x in enumerate(items)
-            ]
-        state["progress"] = progress
+        said = _Said(store, store.family(session_id))
+        return _lowered(state, lambda item: _unfounded(item, proofs) or _unsaid(item, said))
+
+
+_SEEN = frozenset(("observed", "verified"))
+
+
+def _claims(state: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """The items that have a basis, each with its pointer."""
+    for name in ("constraints", "context"):
+        yield from ((f"/{name}/{n}", item) for n, item in enumerate(state.get(name, [])))
+    for name, items in state.get("progress", {}).items():
+        yield from ((f"/progress/{name}/{n}", item) for n, item in enumerate(items))
+
+
+def _lowered(
+    state: dict[str, Any], why_not: Callable[[dict[str, Any]], str]
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """A copy of the state; the bases of claims for which there is a reason are lowered."""
+    state = copy.deepcopy(state)
+    notes: list[dict[str, str]] = []
+    for pointer, item in _claims(state):
+        if item.get("basis") not in _SEEN:
+            continue
+        why, basis = why_not(item), "inferred"
+        if not why and item["basis"] == "verified":
+            why, basis = "only the tool itself says verified", "observed"
+        if why:
+            note = {"pointer": f"{pointer}/basis", "code": "basis_lowered", "message": why}
+            notes.append(note)
+            item["basis"] = basis
     return state, notes
 
 
-def _grounded(
-    item: dict[str, Any],
-    pointer: str,
-    store: SessionStore,
-    family: list[str],
-    notes: list[dict[str, str]],
-) -> dict[str, Any]:
-    if item.get("basis") not in {"observed", "verified"}:
-        return item
+def _unfounded(item: dict[str, Any], proofs: Proofs) -> str:
+    """Why what a claim points to in the workspace bears nothing, or ""."""
+    for number, one in enumerate(item.get("evidence", [])):
+        if one["kind"] in ("git", "file") and (why := proofs.wrong(one)):
+            return f"evidence {number}: {why}"
+    return ""
+
+
+class _Said:
+    """A session's messages for many questions: their words are counted once."""
+
+    def __init__(self, store: SessionStore, family: list[str]) -> None:
+        self._store, self._family = store, family
+        self._words: dict[bool, list[set[str]]] = {}
+
+    def message(self, message_id: str) -> Message | None:
+        """One message, by its id."""
+        return next(self._store.messages(self._family, message_id=message_id), None)
+
+    def words(self, *, by_user: bool) -> list[set[str]]:
+        """The words of each message of the user, or of each other one with its calls."""
+        if by_user not in self._words:
+            self._words[by_user] = [
+                _words(message.text if by_user else f"{message.text} {message.calls}")
+                for message in self._store.messages(self._family)
+                if (message.role == "user") == by_user
+            ]
+        return self._words[by_user]
+
+
+def _unsaid(item: dict[str, Any], said: _Said) -> str:
+    """Why a claim is not borne by this session, or "" if one of its pointers bears it."""
     pointers = item.get("evidence", [])
     why = "no evidence is named"
     for number, one in enumerate(pointers):
-        if one["kind"] not in {"message", "tool"}:
-            return item
-        found = next(store.messages(family, message_id=one["id"]), None)
+        if one["kind"] in ("git", "file"):
+            return ""  # it was looked at
+        if one["kind"] == "command":
+            wanted = _words(one["id"])
+            if wanted and any(wanted <= words for words in said.words(by_user=False)):
+                return ""
+            why = f"evidence {number}: this session shows no such command"
+            continue
+        found = said.message(one["id"])
         if found is None:
             why = f"evidence {number}: this session has no such message"
         elif "sha256" in one and _sha(found.text) != one["sha256"]:
@@ -281,16 +343,13 @@ def _grounded(
         elif not _speaks_of(found.text, item["text"]):
             why = f"evidence {number}: that message speaks of something else"
         else:
-            return item
-    if not pointers and pointer.startswith("/constraints/"):  # rules come from the user
-        rule = _words(item["text"])
-        if any(
-            _held(rule, [_words(message.text)]) for message in store.messages(family, role="user")
-        ):
-            return item
-        why = "no message of the user says so"
-    notes.append({"pointer": f"{pointer}/basis", "code": "basis_lowered", "message": why})
-    return {**item, "basis": "inferred"}
+            return ""
+    if not pointers and "kind" in item and item["kind"] in ("must", "must_not", "prefer"):
+        rule = _words(item["text"])  # rules come from the user
+        if _held(rule, said.words(by_user=True)):
+            return ""
+        return "no message of the user says so"
+    return why
 
 
 def _speaks_of(text: str, claim: str) -> bool:

@@ -138,7 +138,7 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
     opened, unread = _opened(service, origin.session)
     if opened and not given.get("allow_stale"):
         _refuse_stale(opened, origin, store)
-    state, lowered = gathered.ground(checked.state, store, origin.session)
+    state, lowered = gathered.ground(checked.state, store, origin.session, binding)
     state = _lineage(service, state, given.get("parent_ref", ""), opened, lowered)
     lost = _dropped(state, got)
     notes = lint.lint(state, [lint.Candidate(one["text"], f"message {one['id']}") for one in lost])

@@ -56,7 +56,7 @@ def keep(records: Records, profile: str, binding: Binding, done: Finished) -> Cr
     guard = records.guard
     binding = replace(binding, label=guard.text(binding.label), branch=guard.text(binding.branch))
     got = evidence.gather(binding, guard, sessions=opener, session_id=done.id, paths=paths)
-    grounded, _ = evidence.ground(_checked(state), opener, done.id)
+    grounded, _ = evidence.ground(_checked(state), opener, done.id, binding)
     return records.create(
         Draft(
             grounded,

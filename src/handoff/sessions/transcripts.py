@@ -29,6 +29,8 @@ __all__ = ["KINDS", "Files", "Found", "Line", "calls_of", "ms", "opener"]
 KINDS = ("claude", "codex", "opencode")
 #: bytes of one session's file, of one line in it
 FILE_LIMIT, LINE_LIMIT = 512 * 1024**2, 32 * 1024**2
+#: characters of a call's arguments that are kept
+ARGUMENTS = 4096
 #: files that are looked at by one question
 FILES = 20_000
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -238,10 +240,13 @@ def unread(session_id: str, line: Line) -> Message:
     return Message(f"line-{line.number}", session_id, "system", f"[not read: {line.fault}]", 0)
 
 
-def calls_of(names: Iterable[str]) -> str:
-    """The names of called tools as a message keeps them."""
-    listed = [{"name": name} for name in names]
-    return json.dumps(listed) if listed else ""
+def calls_of(calls: Iterable[tuple[str, object]]) -> str:
+    """Called tools as a message keeps them: names, and the beginning of the arguments."""
+    listed = []
+    for name, given in calls:
+        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        listed.append({"name": name, "arguments": text[:ARGUMENTS]})
+    return json.dumps(listed, ensure_ascii=False) if listed else ""
 
 
 def ms(value: object) -> int:

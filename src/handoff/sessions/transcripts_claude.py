@@ -98,7 +98,7 @@ def _messages(
     said: list[str] = []
     told: list[str] = []
     results: list[tuple[str, str]] = []
-    called: list[str] = []
+    called: list[tuple[str, object]] = []
     for part in _parts(message.get("content")):
         what = part.get("type")
         if what == "text":
@@ -109,7 +109,7 @@ def _messages(
         elif what == "tool_use":
             name = _text(part.get("name"))
             tools[_text(part.get("id"))] = name
-            called.append(name)
+            called.append((name, part.get("input")))
         elif what == "tool_result":
             name = tools.get(_text(part.get("tool_use_id")), "")
             results.append((name, _joined(part.get("content"))))

@@ -33,6 +33,9 @@ _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_
           "web_search_call")  # fmt: skip
 
 
+_GIVEN = ("arguments", "input", "action")
+
+
 @contextmanager
 def opened(env: Mapping[str, str]) -> Iterator[CodexFiles]:
     """The threads of the user whose environment this is. Raises: NotFound."""
@@ -110,7 +113,8 @@ def _message(
     if kind in _CALLS:
         name = _text(payload.get("name")) or str(kind).removesuffix("_call")
         tools[_text(payload.get("call_id"))] = name
-        return Message(key, session_id, "assistant", "", at, "", calls_of([name]))
+        given = next((payload[key] for key in _GIVEN if key in payload), "")
+        return Message(key, session_id, "assistant", "", at, "", calls_of([(name, given)]))
     if isinstance(kind, str) and kind.endswith("_call_output"):
         name = tools.get(_text(payload.get("call_id")), "")
         return Message(key, session_id, "tool", _joined(payload.get("output")), at, name)

@@ -159,7 +159,7 @@ def _messages(
     role = "assistant" if data.get("role") == "assistant" else "user"
     said: list[str] = []
     told: list[str] = []
-    called: list[str] = []
+    called: list[tuple[str, object]] = []
     results: list[tuple[str, str, str]] = []
     for part_id, part in parts:
         if part.get("type") == "text" and isinstance(part.get("text"), str):
@@ -167,8 +167,8 @@ def _messages(
             (told if own else said).append(part["text"])
         elif part.get("type") == "tool":
             name = str(part.get("tool", ""))
-            called.append(name)
             state = part.get("state")
+            called.append((name, state.get("input") if isinstance(state, Mapping) else None))
             if isinstance(state, Mapping):
                 text = state.get("output", state.get("error"))
                 if isinstance(text, str):
