@@ -9,17 +9,13 @@ On the next link of the same node :meth:`BrainLink.ask` finds out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from handoff.clock import iso
-from handoff.errors import BadRequest, TooLarge, Unreachable, UnsupportedByPeer
-from handoff.wire.node import oldcalls
+from handoff.errors import BadRequest, TooLarge, UnsupportedByPeer
+from handoff.wire.node.brain_old import Asked, OldCalls, broken
 from handoff.wire.node.calls import (
     Call,
-    CallFailed,
-    Exec,
-    Read,
-    ReadResult,
     Result,
     check_key,
     checked,
@@ -34,14 +30,12 @@ from handoff.wire.node.events import (
     Credential,
     Identify,
     Noticed,
-    Oddity,
     Outstanding,
     PairAsked,
-    StreamPiece,
 )
 from handoff.wire.node.frames import MESSAGE_LIMIT, Frame, Refused
 from handoff.wire.node.greeting import BrainGreeting
-from handoff.wire.node.link import Channel, Link
+from handoff.wire.node.link import Channel
 from handoff.wire.node.messages import (
     ASKER,
     PROTOCOL_VERSION,
@@ -78,19 +72,11 @@ if TYPE_CHECKING:
 __all__ = ["BrainLink"]
 
 _GREETING_ERRORS = {"opened": HelloErr, "greeted": HelloErr, "authenticating": AuthErr}
+_OLD_ANSWERS = frozenset({"exec_result", "exec_chunk", "read_result", "write_result", "error"})
 _STATES = frozenset({"running", "done", "never_seen", "unknown_outcome"})
 
 
-class _Asked(NamedTuple):
-    """A call under way. ``old``: its id in the old vocabulary. ``chunks``: its pieces."""
-
-    key: str
-    call: Call
-    old: str = ""
-    chunks: oldcalls.Chunks | None = None
-
-
-class BrainLink(Link):
+class BrainLink(OldCalls):
     """See :class:`~handoff.wire.node.link.Link` for what drives it."""
 
     role = "brain"
@@ -104,8 +90,6 @@ class BrainLink(Link):
         self._options = options
         self._greeting: BrainGreeting | None = BrainGreeting(options, ciphers, random)
         self._waits_for = ""
-        self._last_id = 0
-        self._old: dict[str, int] = {}
 
     # -- the handshake --------------------------------------------------------------------
 
@@ -200,6 +184,20 @@ class BrainLink(Link):
                 named = refused.said == "auth"
                 refused = Refused("bad_auth" if named else "expected_auth", refused.detail)
         super()._refuse(refused)
+        if self.state == "open" and refused.said is not None:
+            self._unreadable(refused)
+
+    def _unreadable(self, refused: Refused) -> None:
+        """An answer that can't be read is one all the same: its call does not wait on."""
+        number: Any = refused.number
+        if isinstance(number, str) and refused.said in _OLD_ANSWERS:
+            number = self._old.pop(number, None)
+        elif refused.said != "result":
+            return
+        channel = self._channels.pop(number, None) if type(number) is int else None
+        if channel is not None:
+            result = broken(f"the answer can't be used: {safe(refused.detail)}")
+            self._events.append(CallEnded(number, channel.info.key, result))
 
     def _last_message(self, close: Close, retry_ms: int) -> Message | None:
         detail = close_text(close.reason, close.detail).partition(": ")[2]
@@ -250,7 +248,7 @@ class BrainLink(Link):
             )
         self._last_id = number
         self._out.bodies.append(body)
-        self._add(number, _Asked(key, call), window, {}, FIRST_WINDOW)
+        self._add(number, Asked(key, call), window, {}, FIRST_WINDOW)
         return number
 
     def ask(
@@ -274,7 +272,7 @@ class BrainLink(Link):
         number = self._last_id
         self._out.bodies.append(self._body(Ask(number, key, offsets, window)))
         # What goes into the call is known when the node tells how much of it arrived.
-        self._add(number, _Asked(key, call), window, offsets, -1)
+        self._add(number, Asked(key, call), window, offsets, -1)
         return number
 
     def cancel(self, number: int, reason: str = "") -> bool:
@@ -307,16 +305,11 @@ class BrainLink(Link):
         """How many calls have no result yet."""
         return len(self._channels)
 
-    def _need_open(self) -> Any:
-        if self.state != "open" or self.features is None:
-            raise Unreachable("the link to the node is not open")
-        return self.features
-
     def _window(self, window: int) -> int:
         return max(1, min(window or self._options.window, MOST_WINDOW))
 
     def _add(
-        self, number: int, asked: _Asked, window: int, offsets: Mapping[str, int], first: int
+        self, number: int, asked: Asked, window: int, offsets: Mapping[str, int], first: int
     ) -> None:
         channel = self._channels[number] = Channel(asked)
         for name in asked.call.comes():
@@ -345,12 +338,12 @@ class BrainLink(Link):
         if channel is None:
             self._odd("a result of no call", str(message.id))
             return
-        asked: _Asked = channel.info
+        asked: Asked = channel.info
         result = self._result(asked.call, message)
         for name, receiving in channel.receiving.items():
             sent = message.streams.get(name, receiving.offset)
             if not receiving.ended and sent != receiving.offset:
-                result = _broken(f"{name} has {sent} bytes, {receiving.offset} came")
+                result = broken(f"{name} has {sent} bytes, {receiving.offset} came")
         sent_all = dict(message.streams)
         self._events.append(CallEnded(message.id, asked.key, result, message.repeated, sent_all))
 
@@ -358,7 +351,7 @@ class BrainLink(Link):
         try:
             return result_from_json(type(call), message.ok, message.value)
         except BadRequest as error:
-            return _broken(f"the answer to '{call.op}' can't be used: {error}")
+            return broken(f"the answer to '{call.op}' can't be used: {error}")
 
     def _on_told(self, told: Told) -> None:
         channel = self._channels.get(told.id)
@@ -376,76 +369,13 @@ class BrainLink(Link):
     def _on_notice(self, notice: Notice) -> None:
         self._events.append(Noticed(notice.kind, dict(notice.body)))
 
-    # -- the old vocabulary ---------------------------------------------------------------
-
-    def _call_old(self, number: int, key: str, call: Call) -> int:
-        old = self._clock.new_id()
-        body = self._body(oldcalls.to_old(call, old))
-        chunks = None
-        if isinstance(call, Exec) and self._need_open().chunks:
-            chunks = oldcalls.Chunks(call)
-        self._last_id = number
-        self._out.bodies.append(body)
-        self._old[old] = number
-        self._channels[number] = Channel(_Asked(key, call, old, chunks))
-        return number
-
-    def _on_old(self, message: Any) -> None:
-        number = self._old.pop(message.id, None)
-        channel = self._channels.pop(number, None) if number is not None else None
-        if number is None or channel is None:
-            what = "an error of no call" if isinstance(message, ErrorMessage) else "a late answer"
-            reason = getattr(message, "reason", "")
-            self._odd(what, f"{message.type} {message.id} {reason}")
-            return
-        asked: _Asked = channel.info
-        result = oldcalls.from_old_result(asked.call, message)
-        if isinstance(asked.call, Read) and asked.call.stream and isinstance(result, ReadResult):
-            self._events.append(StreamPiece(number, "data", result.data, True))
-        self._events.append(CallEnded(number, asked.key, result))
-
-    def _on_chunk(self, message: OldExecChunk) -> None:
-        number = self._old.get(message.id)
-        channel = self._channels.get(number) if number is not None else None
-        chunks = channel.info.chunks if channel else None
-        if number is None or channel is None or chunks is None:
-            # The Go node sends one more piece when a command ends after its time limit.
-            self._events.append(Oddity("a piece of no call", safe(message.id, 64)))
-            return
-        if not chunks.take(message.seq, message.data):
-            self._finish_chunks(number, channel, _broken("a piece of the output is missing"))
-            return
-        call: Exec = channel.info.call
-        if call.stream and message.data:
-            self._events.append(StreamPiece(number, "stdout", message.data, False))
-        if not message.more:
-            result = chunks.result(
-                message.status,
-                message.exit_code,
-                message.duration_ms,
-                truncated=message.truncated,
-                streamed=call.stream,
-            )
-            if call.stream:
-                self._events.append(StreamPiece(number, "stdout", b"", True))
-            self._finish_chunks(number, channel, result)
-
-    def _finish_chunks(self, number: int, channel: Channel, result: Result) -> None:
-        del self._channels[number]
-        self._old.pop(channel.info.old, None)
-        self._events.append(CallEnded(number, channel.info.key, result))
-
     _HANDLERS: ClassVar[dict[type[Message], Callable[[Any, Any], None]]] = {
         ResultMessage: _on_result,
         Told: _on_told,
         Notice: _on_notice,
-        OldExecResult: _on_old,
-        OldReadResult: _on_old,
-        OldWriteResult: _on_old,
-        ErrorMessage: _on_old,
-        OldExecChunk: _on_chunk,
+        OldExecResult: OldCalls._on_old,
+        OldReadResult: OldCalls._on_old,
+        OldWriteResult: OldCalls._on_old,
+        ErrorMessage: OldCalls._on_old,
+        OldExecChunk: OldCalls._on_chunk,
     }
-
-
-def _broken(cause: str) -> CallFailed:
-    return CallFailed("protocol_violation", cause)

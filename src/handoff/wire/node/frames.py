@@ -69,12 +69,15 @@ class Refused(Exception):
     """A frame can't be taken. ``reason``: a key of the closing table. A malformed frame in
     an open session is dropped; after anything else the two sides no longer agree."""
 
-    def __init__(self, reason: str, detail: str = "", said: str | None = None) -> None:
+    def __init__(
+        self, reason: str, detail: str = "", said: str | None = None, number: object = None
+    ) -> None:
         super().__init__(detail or reason)
         self.reason = reason
         self.detail = detail
-        #: the type that the message gives itself, if it was JSON at all
+        #: the type that the message gives itself, if it was JSON at all, and its id
         self.said = said
+        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +135,9 @@ def _message(value: Any) -> Message:
     try:
         return decode_message(value)
     except BadRequest as error:
-        said = value.get("type") if type(value) is dict else ""
-        raise Refused("malformed_frame", str(error), str(said)) from error
+        said = value if type(value) is dict else {}
+        kind, number = str(said.get("type", "")), said.get("id")
+        raise Refused("malformed_frame", str(error), kind, number) from error
 
 
 class TextFrames:

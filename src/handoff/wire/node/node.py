@@ -386,8 +386,17 @@ class NodeLink(Link):
 
     def _refuse(self, refused: Refused) -> None:
         super()._refuse(refused)
-        if self.state == "open" and self.features is not None and not self.features.calls2:
-            self._say_error("", "bad_request", refused.detail[:200])
+        if self.state != "open" or self.features is None:
+            return
+        number: Any = refused.number
+        if not self.features.calls2:
+            known = number if isinstance(number, str) else ""
+            self._say_error(known, "bad_request", refused.detail[:200])
+        elif refused.said == "call" and type(number) is int and self._new_id(number):
+            # A call that can't be read is answered all the same: nobody waits for nothing.
+            self._channels[number] = Channel(None)
+            error = BadRequest(f"the call can't be read: {refused.detail[:200]}")
+            self._fail(number, CallFailed.of(error, retry_safe=True))
 
     def _clear(self) -> None:
         super()._clear()

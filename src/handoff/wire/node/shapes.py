@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -140,6 +141,62 @@ def _take_object(value: Any) -> dict[str, Any]:
     return value
 
 
+#: how deep an object without a class of its own may be nested, so that writing it again
+#: can't run out of stack where reading it did not
+DEPTH = 32
+
+
+def _take_any(value: Any) -> dict[str, Any]:
+    """An object whose content is not known here: shallow, and of texts that can be sent on."""
+    _check_any(_take_object(value), DEPTH)
+    return value  # type: ignore[no-any-return]
+
+
+def _check_any(value: Any, left: int) -> None:
+    if not left:
+        raise ValueError(f"nested less than {DEPTH} deep")
+    inner = value
+    if type(value) is dict:
+        for key in value:
+            if not key.isascii():
+                _bytes_of(key)
+        inner = value.values()
+    for item in inner:
+        kind = type(item)
+        if kind is str:
+            if not item.isascii():
+                _bytes_of(item)
+        elif kind is dict or kind is list:
+            _check_any(item, left - 1)
+
+
+def _give_str(value: str) -> str:
+    """A text for people; what is no character in it (half of a name that is not UTF-8) is
+    shown as its bytes, so that the other side can take it."""
+    if value.isascii():
+        return value
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        shown = _ESCAPED.sub(lambda half: f"\\x{ord(half[0]) - 0xDC00:02x}", value)
+        return shown.encode("utf-8", "backslashreplace").decode("utf-8")
+    return value
+
+
+_ESCAPED = re.compile("[\udc80-\udcff]")
+
+
+def _give_any(value: Any) -> Any:
+    kind = type(value)
+    if kind is str:
+        return _give_str(value)
+    if isinstance(value, Mapping):
+        return {_give_str(str(key)): _give_any(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_give_any(item) for item in value]
+    return value
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -173,7 +230,7 @@ def _maybe(kind: Kind) -> Kind:
     )
 
 
-_STR = Kind(_take_str, _same)
+_STR = Kind(_take_str, _give_str)
 _INT = Kind(_take_int, _same)
 _TEXT = Kind(_take_text, _give_text)
 
@@ -185,14 +242,13 @@ KINDS: dict[str, Kind] = {
     "Text": _TEXT,
     "Data": Kind(_take_data, _give_data),
     "B64": Kind(_b64, _give_b64),
-    "Any": Kind(_same, _same),
     "int | None": _maybe(_INT),
     "str | None": _maybe(_STR),
     "Text | None": _maybe(_TEXT),
     "tuple[str, ...]": _each(_STR),
     "tuple[int, ...]": _each(_INT),
     "tuple[Text, ...]": _each(_TEXT),
-    "Mapping[str, Any]": Kind(_take_object, _same),
+    "Mapping[str, Any]": Kind(_take_any, _give_any),
     "Mapping[str, str]": _values(_STR),
     "Mapping[str, Text]": _values(_TEXT),
     "Mapping[str, int]": _values(_INT),

@@ -11,7 +11,7 @@ import pytest
 from tests.support.nodelink import BY_TOKEN, KEYED, TOKEN, Wires, brain_link
 
 from handoff.clock import FakeClock
-from handoff.errors import BadRequest, TooLarge, Unreachable
+from handoff.errors import BadRequest, FileMissing, TooLarge, Unreachable
 from handoff.wire.node import events as ev
 from handoff.wire.node.calls import (
     CallFailed,
@@ -180,6 +180,25 @@ def test_an_unusable_call_is_answered_and_not_asked() -> None:
     assert not wires.node.events()
 
 
+def test_a_call_that_can_not_be_read_is_answered() -> None:
+    wires = Wires().pump()
+    for number, body in enumerate(
+        (
+            '{"type":"call","id":%d,"op":7}',
+            '{"type":"call","id":%d,"op":"stat","key":[]}',
+            '{"type":"call","id":%d,"op":"stat","args":{"path":"\\ud800"}}',
+        ),
+        1,
+    ):
+        say(wires, body % number)  # type: ignore[arg-type]
+        answer = wires.node.next_frame()
+        assert answer is not None
+        found, _ = opener(wires).read(answer)
+        assert (found.id, found.ok, found.value["code"]) == (number, False, "bad_request")
+        say(wires, body % number)  # type: ignore[arg-type]
+        assert wires.node.next_frame() is None
+
+
 def opener(wires: Wires) -> Any:
     """What reads the node's frames, without telling the brain."""
     return wires.brain._out.frames
@@ -226,6 +245,39 @@ def test_an_answer_of_the_wrong_shape_is_a_failure(wires: Wires) -> None:
         result = wires.brain_saw(ev.CallEnded)[-1].result
         assert isinstance(result, CallFailed)
         assert result.code == "protocol_violation"
+
+
+def test_an_answer_that_can_not_be_read_is_a_failure_and_not_a_silence(wires: Wires) -> None:
+    for body in (
+        '{"type":"result","id":%d,"ok":"yes"}',
+        '{"type":"result","id":%d,"ok":true,"value":[]}',
+        '{"type":"result","id":%d,"ok":false,"value":{"code":"x","error":"\\ud800"}}',
+    ):
+        number = run(wires, Stat("/x"), key="")
+        say(wires, body % number, to_brain=True)  # type: ignore[arg-type]
+        wires.pump()
+        ended = wires.brain_saw(ev.CallEnded)[-1]
+        assert ended.id == number
+        assert ended.result.code == "protocol_violation"
+    say(wires, '{"type":"result","id":99,"ok":"yes"}', to_brain=True)  # type: ignore[arg-type]
+    say(wires, '{"type":"result","id":[],"ok":"yes"}', to_brain=True)  # type: ignore[arg-type]
+    wires.pump()
+    assert len(wires.brain_saw(ev.CallEnded)) == 3
+    assert wires.brain.under_way == 0
+
+
+def test_names_that_are_not_utf8_arrive_in_errors_too(wires: Wires) -> None:
+    number = run(wires, Stat("/x\udcff"), key="")
+    error = FileMissing(
+        "there is no /x\udcff", remedy="ls /x\udcff", path="/x\udcff", seen=["\ud800"]
+    )
+    wires.node.finish(number, CallFailed.of(error))
+    wires.node.notice("x", {"\udcfe": {"a": ("\udcfe",)}})
+    wires.pump()
+    (ended,) = wires.brain_saw(ev.CallEnded)
+    assert ended.result.error == "there is no /x\\xff"
+    assert ended.result.details == {"path": "/x\\xff", "seen": ["\\ud800"]}
+    assert wires.brain_saw(ev.Noticed)[0].body == {"\\xfe": {"a": ["\\xfe"]}}
 
 
 def test_too_many_calls_at_once_are_refused() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -108,6 +109,33 @@ def test_a_known_field_of_the_wrong_kind_is_named(change: dict[str, object], fie
     with pytest.raises(BadRequest) as caught:
         decode_message({**json.loads(GOLDEN["A1"]), **change})
     assert caught.value.details["field"] == field
+
+
+def nested(depth: int) -> Any:
+    value: Any = "x"
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
+@pytest.mark.parametrize(
+    "inner", [nested(40), nested(400), {"a": "\ud800"}, {"\ud800": 1}, {"a": ["\udcff"]}]
+)
+def test_what_could_not_be_sent_on_is_not_taken_in(inner: Any) -> None:
+    for message in (
+        {"type": "result", "id": 1, "ok": False, "value": inner},
+        {"type": "call", "id": 1, "op": "stat", "args": inner},
+        {"type": "notice", "kind": "x", "body": inner},
+    ):
+        with pytest.raises(BadRequest):
+            decode_message(message)
+
+
+def test_what_can_be_sent_on_is() -> None:
+    value = {"a": [{"b": "ä", "c": [1, None, True, 2.5]}]}
+    message = decode_message({"type": "notice", "kind": "x", "body": value})
+    assert encode_message(message)["body"] == value
+    assert decode_message({"type": "notice", "kind": "x", "body": nested(15)})
 
 
 JSON = st.recursive(

@@ -253,6 +253,12 @@ def test_malformed_frames_are_dropped(go: GoNode) -> None:
     assert go.brain.state == "open"
     go.tell(type="exec_result", id=asked["id"], status="ok")
     assert isinstance(go.result(), ExecResult)
+    for wrong in ({"exit_code": "7"}, {"status": 3}, {"stdout": "\ud800"}):
+        asked = go.asks(Exec(command="x"))
+        go.tell(type="exec_result", id=asked["id"], **wrong)
+        result = go.result()
+        assert isinstance(result, CallFailed)
+        assert result.code == "protocol_violation"
 
 
 def test_chunks_are_put_together(go: GoNode) -> None:
