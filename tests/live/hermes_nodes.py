@@ -37,6 +37,11 @@ class Nodes:
         before = () if profile == "default" else ("-p", profile)
         return json.loads(self.host.run(*before, "node", *words, "--json").ok().out)
 
+    def listed(self, name: str = "lab") -> Any:
+        """The node's row of ``hermes node list``."""
+        lines = self.host.run("node", "list", "--json").ok().out.splitlines()
+        return next(row for row in map(json.loads, lines) if row["name"] == name)
+
     def program(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "handoff.cli.hermes_node", *words]
 

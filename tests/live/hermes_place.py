@@ -7,9 +7,10 @@ import hashlib
 import json
 import pathlib
 import re
+import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tests.live.hermes_host import HermesHome, Screen
@@ -182,11 +183,15 @@ class Place:
 
     def leave(self, screen: Screen) -> int:
         """The person ends the new session; the opener's exit code."""
-        screen.settle()
-        screen.type("/quit")
-        screen.settle()
-        screen.type("\r")
-        return screen.wait(60)
+        for _ in range(3):
+            screen.settle()
+            screen.type("/quit")
+            screen.settle()
+            screen.type("\r")
+            with suppress(subprocess.TimeoutExpired):
+                return screen.wait(20)
+            screen.type("\x15")  # what stands in the line is taken for a paste: away with it
+        return screen.wait(20)
 
 
 def make_repository(host: HermesHome) -> None:

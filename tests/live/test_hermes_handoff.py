@@ -392,6 +392,48 @@ def test_the_opener_is_killed_between_its_steps(
     _recover(place, attempt, status)
 
 
+def test_a_person_adopts_the_session_that_a_lost_start_has_made(
+    place: Place, tmp_path: pathlib.Path
+) -> None:
+    """The opener died after its intent, and the session it made has nothing to show for it:
+    the host's own store tells which one was given the attempt's prompt."""
+    attempt, host = "attempt-lost", place.host
+    assert place.prepare(attempt)["ok"]
+    (tmp_path / "sitecustomize.py").write_text(KILLER.format(point=POINTS["intended"]))
+    with place.opening(attempt, PYTHONPATH=str(tmp_path)) as screen:
+        until(lambda: screen.process.poll() is not None, "the opener is dead", within=60)
+    told = json.loads(host.run("handoff-recover", attempt, "--json").ok().out)
+    assert told["candidates"] == []
+    lost = ["chat", "--source", "handoff", "-q", told["prompt"]]
+    if host.release == "0.19":
+        lost.insert(1, "--tui")
+    with host.terminal(*lost) as screen:
+        until(lambda: place.mind.openings(attempt), "it was given the prompt", within=90)
+        until(
+            lambda: json.loads(host.run("handoff-recover", attempt, "--json").out)["candidates"],
+            "the store shows it",
+            within=60,
+        )
+        told = json.loads(host.run("handoff-recover", attempt, "--json").ok().out)
+        (candidate,) = told["candidates"]
+        session = candidate["session_id"]
+        given = {"ref": place.ref, "workspace": place.workspace, "attempt_id": attempt}
+        assert place.call("read", session=session, **given).get("counts") is not True
+        with host.terminal("handoff-recover", attempt, "--adopt", session) as person:
+            assert person.wait() == 0, person.shown
+        status = place.status(attempt)
+        assert (status["state"], status["destination"]["session_id"]) == (
+            "session_identified",
+            session,
+        )
+        assert place.call("read", session=session, **given)["complete"] is True
+        assert place.status(attempt)["state"] == "handoff_read"
+        assert place.leave(screen) == 0
+    with place.opening(attempt) as again:
+        assert again.wait() in (4, 5)
+    assert len(place.mind.openings(attempt)) == 1
+
+
 def _recover(place: Place, attempt: str, status: Any) -> None:
     """A person looks, adopts no session that it has not made, gives it up, and prepares anew."""
     host = place.host

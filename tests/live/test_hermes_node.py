@@ -128,7 +128,7 @@ def test_wrong_arguments_name_what_is_wrong(nodes: Nodes) -> None:
 def test_a_node_that_is_away_is_told_at_once(nodes: Nodes) -> None:
     nodes.stop("lab")
     try:
-        until(lambda: nodes.node("list")["state"] == "disconnected", within=30)
+        until(lambda: nodes.listed()["state"] == "disconnected", within=30)
         began = time.monotonic()
         code = (
             "import sys, time, json; from hermes_cli.plugins import discover_plugins\n"
@@ -219,7 +219,7 @@ def test_the_commands_know_the_nodes(nodes: Nodes) -> None:
     listed = host.run("node", "list").ok().out.splitlines()
     assert listed[0].split() == ["NAME", "STATE", "CREATED", "LAST_USED"]
     assert listed[2].split()[:2] == ["lab", "connected"]
-    row = nodes.node("list")
+    row = nodes.listed()
     assert {"name", "state", "created_at", "last_used_at"} <= set(row)
     shown = nodes.node("show", "lab")
     assert shown["link"]["profile"] == "handoff"
@@ -259,7 +259,7 @@ def test_a_restart_keeps_nodes_and_calls(nodes: Nodes) -> None:
     began = call(nodes, "node_exec", target="lab", command="sleep 60", background=True)
     before = nodes.node("status")["pid"]
     assert nodes.node("restart")["pid"] != before
-    until(lambda: nodes.node("list")["state"] == "connected", within=60)
+    until(lambda: nodes.listed()["state"] == "connected", within=60)
     listed = call(nodes, "node_job", target="lab", action="list")
     assert began["job"] in [one["job"] for one in listed["jobs"] if one["state"] == "running"]
     call(nodes, "node_job", target="lab", action="kill", job=began["job"])
@@ -384,3 +384,58 @@ def test_as_an_installed_package_it_is_the_same_plugin(
         assert "lab" in [json.loads(line)["name"] for line in done.out.splitlines()]
     finally:
         aside.rename(installed)
+
+
+# -- the host's own terminal on a node ----------------------------------------------------------
+
+
+def test_the_built_in_tools_work_on_the_node(node_plugin: pathlib.Path) -> None:
+    """terminal, write_file, read_file and patch; the folder is kept from call to call, and
+    exit codes, time limits and input are true."""
+    more = "  entries:\n    hermes-node-plugin:\n      settings:\n        terminal_node: lab\n"
+    top = "terminal:\n  backend: hermes_node\n"
+    with make_nodes("0.22", node_plugin, top=top, more=more) as nodes:
+        files = nodes.files
+        done = turn(
+            nodes,
+            ("terminal", {"command": f"mkdir -p {files}/sub && cd {files}/sub && echo $PPID"}),
+            ("terminal", {"command": "pwd; echo no >&2; exit 3"}),
+            ("write_file", {"path": f"{files}/sub/a.txt", "content": "one\ntwo\n"}),
+            ("read_file", {"path": f"{files}/sub/a.txt"}),
+            ("patch", {"path": f"{files}/sub/a.txt", "old_string": "two", "new_string": "three"}),
+            ("terminal", {"command": "sleep 60", "timeout": 2}),
+            ("terminal", {"command": "cat a.txt"}),
+        )
+        moved, told, written, read, patched, late, last = done
+        parents = {str(child.pid) for child in nodes._children.values()}
+        assert moved["exit_code"] == 0, moved
+        assert moved["output"].strip()
+        assert (told["exit_code"], told["output"].strip()) == (3, f"{files}/sub\nno"), told
+        assert "error" not in written or not written["error"], written
+        assert "one" in json.dumps(read)
+        assert not patched.get("error"), patched
+        assert late["exit_code"] == 124, late
+        assert last["output"].strip() == "one\nthree", last
+        assert (files / "sub" / "a.txt").read_text() == "one\nthree\n"
+        assert parents
+        rows = nodes.host.run("node", "logs", "--json", "-n", "500").ok().out.splitlines()
+        by = [json.loads(one).get("actor") for one in rows]
+        assert sum(one is not None and one.get("surface") == "hermes terminal" for one in by) >= 7
+        _asks_before_danger(nodes)
+        _tells_when_the_node_is_away(nodes)
+
+
+def _asks_before_danger(nodes: Nodes) -> None:
+    """It is no container: what is dangerous still needs a person."""
+    mark = nodes.files / "keep"
+    mark.mkdir()
+    (value,) = turn(nodes, ("terminal", {"command": f"rm -rf {mark}"}))
+    assert mark.is_dir(), value
+    assert value["exit_code"] != 0
+
+
+def _tells_when_the_node_is_away(nodes: Nodes) -> None:
+    nodes.stop("lab")
+    (value,) = turn(nodes, ("terminal", {"command": "echo hi"}))
+    assert value["exit_code"] == 255, value
+    assert "node_offline" in value["output"]
