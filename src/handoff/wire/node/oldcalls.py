@@ -55,6 +55,7 @@ def to_old(call: Call, number: str) -> Message:
     Raises:
         UnsupportedByPeer: the old vocabulary can't say it.
     """
+    _check_utf8(call)
     if isinstance(call, Exec):
         if call.argv or call.job or call.shell or call.stdin != "none":
             raise UnsupportedByPeer(
@@ -71,6 +72,19 @@ def to_old(call: Call, number: str) -> Message:
             raise UnsupportedByPeer("this node takes files of up to 10 MiB")
         return OldWrite(number, call.path, call.data, call.mode)
     raise UnsupportedByPeer(f"this node can't do '{call.op}'")
+
+
+def _check_utf8(call: Call) -> None:
+    """The old vocabulary has text only: another name than the one meant is never sent."""
+    said: list[str] = []
+    if isinstance(call, Exec):
+        said = [call.command, call.cwd, *call.env, *call.env.values()]
+    elif isinstance(call, Read | Write):
+        said = [call.path]
+    try:
+        "".join(said).encode()
+    except UnicodeEncodeError:
+        raise UnsupportedByPeer("this node takes names and commands in UTF-8 only") from None
 
 
 def from_old_result(call: Call, message: Message) -> Result:

@@ -108,6 +108,11 @@ def test_calls_are_said_in_its_words(go: GoNode) -> None:
         Write("/x", permissions=0o600),
         Write("/x", data=b"x" * (256 * 1024), parents=True),
         Stat("/x"),
+        Exec(command="rm \udcff"),
+        Exec(command="x", env={"A": "\udcff"}),
+        Exec(command="x", cwd="/\udcff"),
+        Read("/\udcff"),
+        Write("/\udcff"),
     ],
 )
 def test_what_it_can_not_do_is_said_and_not_sent(go: GoNode, call: Any) -> None:
