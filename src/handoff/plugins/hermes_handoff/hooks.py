@@ -58,11 +58,10 @@ class Observer:
     def _observe(self, session: str, model: str, provider: str, address: str, turn: str) -> None:
         if not model or not provider:
             return
-        service = self._runtime.service()
-        key, seen = (service.profile.home, session), (model, provider, address)
+        key, seen = (internals.home(), session), (model, provider, address)
         if self._known.get(key) == seen:
             return
-        service.observe(session, model, internals.named(provider, address), turn)
+        self._runtime.service().observe(session, model, internals.named(provider, address), turn)
         while len(self._known) >= _REMEMBERED:
             del self._known[next(iter(self._known))]
         self._known[key] = seen
