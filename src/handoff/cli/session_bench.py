@@ -103,8 +103,11 @@ def _write(folder: str, seeded: dict[str, Any], measured: dict[str, Any]) -> Non
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(data)
     except OSError as error:
+        there = folder
+        while not os.path.lexists(there):
+            there = os.path.dirname(there)
         raise StorageError(
-            f"the results can't be written to {folder}: {error.strerror}", remedy=f"ls -ld {folder}"
+            f"the results can't be written to {folder}: {error.strerror}", remedy=f"ls -ld {there}"
         ) from error
 
 
