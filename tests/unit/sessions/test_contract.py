@@ -85,3 +85,14 @@ def test_numbers_and_names() -> None:
         assert re.search(
             rf"(?m)^\| [^|]*`{action}`[^|]*\| (?!anyone|a person|the command)", TEXT
         ), f"no reply of {action}"
+
+
+def test_the_commands_of_hermes_that_are_named_exist() -> None:
+    from handoff.plugins.hermes_handoff import commands
+
+    known = {str(one[0]) if isinstance(one, tuple) else str(one) for one in commands.COMMANDS}
+    named = set()
+    for path in (ROOT / "docs" / "sessions").glob("*.md"):
+        named |= set(re.findall(r"`(?:hermes )?(handoff-[a-z]+)", path.read_text("utf-8")))
+    assert len(named) >= 5
+    assert named - {"handoff-state"} <= known
