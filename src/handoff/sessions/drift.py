@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from handoff.errors import HandoffError, IntegrityFailed, WorkspaceMissing
@@ -95,7 +95,8 @@ def compare_record(records: RecordsView, record: Record, now: Now) -> Drift:
     found += _others(records, record, now)
     found += _claims(record)
     found += _age(record, now)
-    return _drift(found)
+    # Names of branches and files are whatever somebody typed.
+    return _drift(records.guard.value(found).value)
 
 
 def _drift(found: list[dict[str, Any]]) -> Drift:
@@ -140,7 +141,9 @@ def _workspace(records: RecordsView, record: Record, now: Now) -> Iterator[dict[
     paths += evidence_paths(record.state)
     facts = snapshot(binding, paths)
     if binding.kind == "git":
-        yield from _git(record, binding, facts)
+        # The record has the branch's name without secrets.
+        shown = replace(binding, branch=records.guard.text(binding.branch))
+        yield from _git(record, shown, facts)
     yield from _files(record, facts)
     yield from _rules(record, facts)
     for name, why in facts["unavailable"].items():
