@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from handoff.errors import HandoffError, UnsupportedByPeer
+from handoff.nodes import compat
 from handoff.nodes.brain import shown
 from handoff.wire.node.brain import BrainLink
 from handoff.wire.node.calls import Call, CallFailed, Exec, Result
@@ -131,6 +132,8 @@ class Session:
         self._poke = poke
         self._ended = ended
         self._calls: dict[int, Asking] = {}
+        #: what is taken off the answers of a node of the older kind
+        self._shims: dict[int, compat.Shim] = {}
         self._told: dict[int, asyncio.Future[str]] = {}
         self._room: dict[int, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -151,9 +154,11 @@ class Session:
         Raises:
             UnsupportedByPeer, TooLarge, Unreachable, BadRequest: it was not sent.
         """
-        call = self.link_call(asking.call)
+        call, shim = self.link_call(asking.call)
         number = self.link.call(call, key=asking.key, by=asking.by, window=WINDOW)
         self._add(number, asking)
+        if shim is not None:
+            self._shims[number] = shim
         if call.fed():
             self._task(self._feed(asking, call.fed()[0]))
         if not self.calls2:
@@ -207,13 +212,15 @@ class Session:
         """Something happened to a call."""
         match event:
             case StreamPiece() if event.id in self._calls:
-                if event.data:
-                    self._calls[event.id].came(event.stream, bytes(event.data))
+                shim = self._shims.get(event.id)
+                data = shim.piece(bytes(event.data)) if shim else bytes(event.data)
+                if data:
+                    self._calls[event.id].came(event.stream, data)
             case CallEnded() if event.id in self._calls:
                 asking = self._calls.pop(event.id)
                 self._room.pop(event.id, None)
-                ok = not isinstance(event.result, CallFailed)
-                self._ended(asking, ok, event.result)
+                result = self._unwrapped(event.id, asking, event.result)
+                self._ended(asking, not isinstance(result, CallFailed), result)
             case CallTold() if event.id in self._told:
                 self._answered(event)
             case Drained() if event.id in self._room:
@@ -223,14 +230,14 @@ class Session:
             case _:
                 pass
 
-    def link_call(self, call: Call) -> Call:
-        """The call as this node can do it.
+    def link_call(self, call: Call) -> tuple[Call, compat.Shim | None]:
+        """The call as this node can do it, and what its answer has too much then.
 
         Raises:
             UnsupportedByPeer, TooLarge: it can't.
         """
         if self.calls2:
-            return call
+            return call, None
         if call.op not in {"exec", "read", "write"} or getattr(call, "job", False):
             raise UnsupportedByPeer(
                 f"{self.name} is a node of the older kind and can't do '{call.op}'",
@@ -238,7 +245,15 @@ class Session:
             )
         if isinstance(call, Exec) and call.stdin == "stream":
             raise UnsupportedByPeer(f"{self.name} takes no input for commands")
-        return call
+        return compat.as_it_can(call, f"--no-folder-{self.id}")
+
+    def _unwrapped(self, number: int, asking: Asking, result: Result) -> Result:
+        shim = self._shims.pop(number, None)
+        if shim is None:
+            return result
+        if rest := shim.rest():
+            asking.came("stdout", rest)
+        return shim.result(result)
 
     def shown(self) -> Any:
         """The session for lists."""
@@ -287,6 +302,7 @@ class Session:
         if self._calls.pop(number, None) is asking:
             from handoff.errors import OutcomeUnknown
 
+            self._shims.pop(number, None)
             self.link.give_up(number)
             error = OutcomeUnknown(f"{self.name} did not answer in time; it may still run")
             self._ended(asking, False, CallFailed.of(error))

@@ -163,7 +163,7 @@ class NodeEnvironment:
         return cwd
 
     def _result(self, value: Mapping[str, Any], whole: _Whole | None, mark: str) -> dict[str, Any]:
-        if whole is not None:
+        if whole is not None and (value.get("stdout") or {}).get("streamed"):
             out, err = whole.text("stdout"), whole.text("stderr")
         else:
             out = _kept(value.get("stdout") or {})
