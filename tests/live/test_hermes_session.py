@@ -35,7 +35,9 @@ def session(place: Place, *words: str) -> tuple[int, Any]:
         text=True,
         timeout=100,
     )
-    return done.returncode, json.loads(done.stdout if done.returncode == 0 else done.stderr)
+    said = done.stdout if done.returncode == 0 else done.stderr
+    assert said.startswith("{"), f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.returncode, json.loads(said)
 
 
 @contextmanager
