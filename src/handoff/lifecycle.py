@@ -219,8 +219,9 @@ def advance(machine: str, state: str, event: str) -> str:
         return MACHINES[machine][state][event]
     except KeyError:
         allowed = ", ".join(sorted(MACHINES[machine].get(state, {}))) or "nothing"
+        article = "an" if machine[0] in "aeiou" else "a"
         raise BadTransition(
-            f"a {machine} in state '{state}' can't take '{event}' (it can take: {allowed})",
+            f"{article} {machine} in state '{state}' can't take '{event}' (it can take: {allowed})",
             machine=machine,
             state=state,
             event=event,
