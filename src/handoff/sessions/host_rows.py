@@ -50,7 +50,17 @@ class _Raw(NamedTuple):
     active: Any
     compacted: Any
     uid: Any
-    head: str
+    head: Any
+
+    @property
+    def of_machine(self) -> bool:
+        """Whether its text begins as the host's own texts do."""
+        return isinstance(self.head, str) and self.head.startswith(MACHINE)
+
+    @property
+    def of_summary(self) -> bool:
+        """Whether it is what a compression summed up."""
+        return isinstance(self.head, str) and self.head.startswith(MACHINE[:2])
 
 
 def conversation(db: sqlite3.Connection, columns: set[str], session: str) -> list[Row]:
@@ -61,7 +71,7 @@ def conversation(db: sqlite3.Connection, columns: set[str], session: str) -> lis
     ]
     sql = f"SELECT id, role, {', '.join(picked)}, substr(content, 1, 64)"
     found = db.execute(f"{sql} FROM messages WHERE session_id = ? ORDER BY id", (session,))
-    raw = [_Raw(*row[:6], row[6] if isinstance(row[6], str) else "") for row in found]
+    raw = [_Raw._make(row) for row in found]
     first: dict[Any, Any] = {}
     for row in raw:
         if row.uid is not None:
@@ -76,7 +86,7 @@ def conversation(db: sqlite3.Connection, columns: set[str], session: str) -> lis
         if name in seen or (row.uid is None and copied.has(row)):
             continue
         seen.add(name)
-        machine = row.role == "user" and row.head.startswith(MACHINE)
+        machine = row.role == "user" and row.of_machine
         rows.append(Row(row.id, name, session, "system" if machine else row.role))
     return rows
 
@@ -89,9 +99,7 @@ class _Copies:
         self._calls = calls
         self._before = {(row.role, row.at) for row in raw if row.compacted == 1}
         self._times = [
-            row.at
-            for row in raw
-            if row.compacted != 1 and row.head.startswith(MACHINE[:2]) and _number(row.at)
+            row.at for row in raw if row.compacted != 1 and row.of_summary and _number(row.at)
         ]
 
     def has(self, row: _Raw) -> bool:
