@@ -25,16 +25,20 @@ _NAMED = re.compile(
 
 
 def in_hermes(answer: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    """The answer with its ``remedy`` and ``commands`` as a person types them there."""
+    """The answer with its remedies and commands as a person types them there: its own, and
+    those of its findings and of its details'."""
     changed = dict(answer)
     if isinstance(answer.get("remedy"), str):
         changed["remedy"] = _command(answer["remedy"], profile)
-    if isinstance(answer.get("commands"), list):
-        changed["commands"] = [
-            {**one, "command": _command(str(one.get("command", "")), profile)}
-            for one in answer["commands"]
-            if isinstance(one, Mapping)
-        ]
+    for name, key in (("commands", "command"), ("findings", "remedy")):
+        if isinstance(answer.get(name), list):
+            changed[name] = [
+                {**one, key: _command(str(one.get(key, "")), profile)}
+                for one in answer[name]
+                if isinstance(one, Mapping)
+            ]
+    if isinstance(answer.get("details"), Mapping):
+        changed["details"] = in_hermes(answer["details"], profile)
     return changed
 
 

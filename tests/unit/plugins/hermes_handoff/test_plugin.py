@@ -664,6 +664,17 @@ def test_commands_are_named_as_they_are_typed_in_hermes(
     assert command == (f"HERMES_HOME='/h h' {expected}" if expected != text else text)
 
 
+def test_findings_name_them_so_too(home: pathlib.Path) -> None:
+    finding = {"code": "ref_already_opening", "remedy": "recover attempt-0001"}
+    error = {"remedy": "", "details": {"findings": [finding], "fields": ["ref"]}}
+    found = wording.in_hermes(error, profile_at(home))
+    assert found["details"]["fields"] == ["ref"]
+    (told,) = found["details"]["findings"]
+    assert told["code"] == "ref_already_opening"
+    assert told["remedy"].endswith("hermes --profile default handoff-recover attempt-0001")
+    assert finding["remedy"] == "recover attempt-0001"
+
+
 # -- the self-contained directory ---------------------------------------------------------------
 
 ROOT = pathlib.Path(__file__).parents[4]
