@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
+import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.acceptance.pty_console import Terminal
+from tests.acceptance.pty_console import ATTACH, Terminal
 from tests.acceptance.test_session import TOKEN, Place, end, outcome, place, state
 from tests.acceptance.test_session_tasks import prompts, teed
 from tests.support.agents import hermes_store
@@ -299,6 +303,53 @@ def test_s10_ctrl_c_is_the_child_s(place: Place, end: Keep) -> None:
     told = outcome(terminal)
     assert told["child"]["code"] or told["child"]["signal"] == signal.SIGINT, told
     assert place.status()["state"] == "closed"
+
+
+class Shell(Terminal):
+    """An interactive shell on a terminal, with job control."""
+
+    def __init__(self, cwd: pathlib.Path, env: dict[str, str]) -> None:
+        self.main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 300, 0, 0))
+        self.seen = b""
+        shell = ["/bin/bash", "--norc", "--noprofile", "-i"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ATTACH, *shell],
+            cwd=cwd,
+            env={**env, "TERM": "xterm", "PS1": "PROMPT> "},
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            start_new_session=True,
+        )
+        os.close(other)
+
+
+def test_s10_ctrl_z_stops_both_and_fg_goes_on(place: Place, end: Keep) -> None:
+    ref = place.create()["ref"]
+    place.prepare(ref, "--host", "codex")
+    place.agents.behave("hang")
+    shell = Shell(place.work, {**place.home.env, "PATH": place.agents.path()})
+    end(shell)
+    shell.expect("PROMPT> ")
+    shell.type(f"{HANDOFF} session open {ref} --attempt-id attempt-0001 --yes --json\n")
+    shell.expect("READY")
+    (launch,) = place.agents.launches()
+
+    def condition() -> str:
+        text = pathlib.Path(f"/proc/{launch['pid']}/status").read_text()
+        return text.partition("State:")[2].split()[0]
+
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    until(lambda: condition() == "T", "the program is stopped")
+    assert place.status()["certainty"] == "certain"
+    shell.type("fg\n")
+    until(lambda: condition() != "T", "the program goes on")
+    shell.type("\n")
+    shell.expect('"exit_code"')
+    assert '"code": 0' in shell.text
+    assert len(place.agents.launches()) == 1
 
 
 def test_s10_a_killed_opener_leaves_word_on_the_terminal(place: Place, end: Keep) -> None:

@@ -156,6 +156,7 @@ def test_an_agent_reads_by_the_command_and_waits(
     assert opener is not None
     with opener() as store:
         found = store.started_since(0, 10)
+        assert {one.cwd for one in found} == {place}
         firsts = {one.id: next(iter(store.messages([one.id], role="user"))).text for one in found}
     [arrived] = [key for key, text in firsts.items() if f'"{ATTEMPT}"' in text]
     if not status["destination"]["session_id"].startswith("process-"):

@@ -142,6 +142,7 @@ class Child:
             pipe = os.fstat(reader)
             env = {
                 **launch.env,
+                "PWD": launch.cwd,  # some agents believe it more than where they are
                 ATTEMPT: attempt_id,
                 NONCE_FD: str(reader),
                 NONCE_INODE: f"{pipe.st_dev}:{pipe.st_ino}",
