@@ -1,9 +1,11 @@
 """How credentials of many services look: name of the kind, what it starts with, which signs
 follow and how many.
 
-Facts, under the ids of the rules by which gitleaks' public list (MIT) knows them. The ids
-are what splits the table: a rule whose prefix the redactor's own list has is *known*, every
-other one is *held out*, and the split is computed from that list at each run.
+Under the ids of the rules by which gitleaks' public list (MIT) knows them, each cut down to a
+prefix, an alphabet and a length, from general knowledge: tokens of several parts have one,
+and where a prefix is drawn by chance, one is written out. The ids are what splits the table: a
+rule whose prefix the redactor's own list has is *known*, every other one is *held out*, and the
+split is computed from that list at each run.
 """
 
 from __future__ import annotations
