@@ -130,6 +130,7 @@ class GoNode:
 
     async def __aexit__(self, *_: object) -> None:
         await self._socket.close()
+        self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._shell.close()
 

@@ -126,6 +126,9 @@ def parser() -> argparse.ArgumentParser:
         "--pin", default="", metavar="HEX", help="older brains: certificate's SHA-256"
     )
     pair.add_argument(
+        "--plugin", action="store_true", help="older brains: it is hermes-node-plugin up to v0.1.2"
+    )
+    pair.add_argument(
         "--allow", action="append", default=[], metavar="PATH", help="readable and writable here"
     )
     made["stop"].add_argument("--keep", action="store_true", help="leave its commands running")
@@ -237,6 +240,7 @@ def _pair_old(args: Namespace, path: str) -> int:
         token=token,
         allowed_paths=tuple(os.path.abspath(os.path.expanduser(one)) for one in args.allow),
         pinned_cert_sha256=args.pin,
+        plugin_compat=args.plugin,
     )
     write(path, config)
     _tell(args, {"name": args.name, "config": path}, f"{path} is written: hermes-node run")

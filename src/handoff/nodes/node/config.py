@@ -225,7 +225,8 @@ def write(path: str, config: Config) -> None:
     if config.token:
         lines.append(f"token = {_quoted(config.token)}")
     shown = ", ".join(_quoted(one) for one in config.allowed_paths)
-    lines += [f"allowed_paths = [{shown}]", ""]
+    lines.append(f"allowed_paths = [{shown}]")
+    lines += ["plugin_compat = true", ""] if config.plugin_compat else [""]
     if config.ca_cert or config.pinned_cert_sha256:
         lines.append("[server]")
         if config.ca_cert:
