@@ -96,12 +96,17 @@ class Shell:
         return "error", -1, b"".join(lines), ""
 
     async def close(self) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            await self._process.wait()
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+        """End the shell and, other than a Go node does, what it has started."""
+        if self._process is None:
+            return
+        for entry in os.listdir("/proc"):
+            with contextlib.suppress(OSError, ValueError):
+                stat = pathlib.Path(f"/proc/{int(entry)}/stat").read_text().rpartition(")")[2]
+                if int(stat.split()[3]) == self._process.pid > 1:
+                    os.kill(int(entry), signal.SIGKILL)
+        await self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
 class GoNode:
