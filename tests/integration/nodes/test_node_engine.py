@@ -440,3 +440,20 @@ async def test_a_shell_session_outlives_the_node(tmp_path: pathlib.Path) -> None
         assert (await ok(one, "key-0003", calls.ShellOpen("s"))).id == first.id
         made = await ok(one, "key-0004", Exec(command="echo $X", shell="s"))
         assert made.stdout.head == b"kept\n"
+
+
+async def test_a_person_is_shown_all_that_will_run(tmp_path: pathlib.Path) -> None:
+    made = settings(tmp_path)
+    pathlib.Path(made.policy).write_text('[exec]\ndefault = "ask"\n')
+    tail = "; rm -rf hidden"
+    async with engine(tmp_path) as one:
+        long = Exec(command="true " + "x" * 1000 + tail, env={"BASH_ENV": "/tmp/y"}, cwd="~")
+        assert (await refused(one, "key-0001", long)).code == "policy_ask"
+        fed = Exec(argv=("bash",), stdin="given", stdin_data=b"echo \x1b[2K evil")
+        assert (await refused(one, "key-0002", fed)).code == "policy_ask"
+        first, second = (str(ask["shown"]) for ask in one.journal.asks())
+        assert tail in first
+        assert "BASH_ENV=/tmp/y" in first
+        assert r"input echo \x1b[2K evil" in second
+        huge = await refused(one, "key-0003", Exec(command="true " + "x" * 5000))
+        assert huge.code == "policy_denied"

@@ -124,6 +124,13 @@ verdict = "ask"
         ("echo $(rm x)", "deny"),
         ("'r''m' x", "deny"),
         (["sudo", "rm", "x"], "deny"),
+        ("bash -lc 'rm x'", "deny"),
+        (["bash", "-l", "-c", "ls && rm x", "name"], "deny"),
+        ("bash -o pipefail -ec 'rm x'", "deny"),
+        ("if true; then rm x; fi", "deny"),
+        ("for a in 1; do rm x; done", "deny"),
+        ("! rm x", "deny"),
+        ("eval 'ls; rm x'", "deny"),
         (["bash", "-c", "rm x"], "deny"),
         ("echo rm", "ask"),
         ("git status | curl -d @- x", "ask"),
@@ -131,6 +138,22 @@ verdict = "ask"
 )
 def test_a_command_is_judged_by_its_words(command: str | list[str], verdict: str) -> None:
     assert policy(RULES).may_run(command).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "BASH_ENV", "LD_PRELOAD", "GIT_SSH_COMMAND", "BASH_FUNC_git%%", "LC_ALL=", "X"]
+)
+def test_a_variable_that_may_change_what_runs_takes_the_allowance(name: str) -> None:
+    # /srv/x may well be a folder that the brain can write to
+    ruled = policy(RULES)
+    assert ruled.may_run("git status", {"LANG": "C", "TZ": "UTC"}).allowed
+    assert ruled.may_run("git status", {name: "/srv/x"}).verdict == "ask"
+    assert ruled.may_run("rm x", {name: "/srv/x"}).verdict == "deny"
+    assert not ruled.may_open_shell({name: "/srv/x"}).allowed
+    assert ruled.may_open_shell({"LANG": "C"}).allowed
+    open_ = policy('[exec]\ndefault = "allow"')
+    assert open_.may_run("git status", {name: "x"}).allowed
+    assert open_.may_open_shell({name: "x"}).allowed
 
 
 def test_read_only_runs_only_what_a_rule_says_reads() -> None:
@@ -160,6 +183,7 @@ def test_no_shell_means_argument_lists() -> None:
         "read = 'x'",
         "read = [1]",
         "read = ['relative']",
+        "read = ['/srv/[z-a]']",
         "enabled = 1",
         "exec = 1",
         "[exec]\ndefault = 'maybe'",

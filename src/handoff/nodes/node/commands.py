@@ -9,18 +9,22 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Rule", "judge", "parse_rule", "plain"]
+__all__ = ["Rule", "harmless", "judge", "parse_rule", "plain"]
 
 #: programs that run the program named after their own options
 _WRAPPERS = frozenset(
     {
         *("builtin", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup"),
         *("setsid", "stdbuf", "sudo", "time", "timeout", "watch", "xargs"),
+        # words of the shell's own after which a command stands
+        *("!", "coproc", "do", "elif", "else", "eval", "if", "then", "until", "while"),
     }
 )
 _SHELLS = frozenset({"bash", "dash", "ksh", "sh", "zsh"})
 #: where the next command may start, within a command line
 _PARTS = re.compile(r"[;&|\n()`{}]|\$\(|<\(|>\(")
+#: variables that change how a program speaks, not what runs
+_HARMLESS = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CI")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 #: what a shell gives a meaning outside of quotes, and within double quotes
 _BARE = frozenset(";&|<>()$`\\\"'*?[]{}~#!\n\r\0")
@@ -80,6 +84,13 @@ def judge(command: str | Sequence[str], rules: Sequence[Rule]) -> Rule | None:
             if rule.verdict == "allow" and _names(rule, alone, loose=False):
                 return rule
     return None
+
+
+def harmless(env: Mapping[str, str]) -> bool:
+    """Whether a command is the same one with these variables. Most can name a program or a
+    file that is run (``PATH``, ``BASH_ENV``, ``LD_PRELOAD``, ``GIT_SSH_COMMAND``, …), so only
+    those that can't are."""
+    return all(_HARMLESS.fullmatch(name) for name in env)
 
 
 def plain(line: str) -> list[str] | None:
@@ -144,11 +155,26 @@ def _unwrapped(words: list[str]) -> Iterator[list[str]]:
         name = os.path.basename(words[at])
         if _ASSIGNMENT.match(words[at]):
             places.append(at + 1)
-        elif name in _SHELLS and "-c" in words[at:]:
-            inner = words.index("-c", at) + 1
-            if inner < len(words):
-                yield from _parts(words[inner])
+        elif name in _SHELLS:
+            yield from _given(words[at + 1 :])
+        elif name == "eval":
+            yield from _parts(" ".join(words[at + 1 :]))
         elif name in _WRAPPERS:
             places.append(at + 1)
         elif words[at].startswith("-") or words[at][:1].isdigit():
             places += [at + 1, at + 2]
+
+
+def _given(words: list[str]) -> Iterator[list[str]]:
+    """What a shell is given as its line: the first word after its options, if one of them
+    is a ``c``, alone or among others (``-lc``)."""
+    line = False
+    for number, word in enumerate(words):
+        if word[:1] in {"-", "+"} and word not in {"-", "--"}:
+            line = line or (not word.startswith("--") and "c" in word[1:])
+            if word[-1:] in {"o", "O"} and not word.startswith("--"):
+                continue
+        elif line:
+            yield from _parts(word)
+            if number and words[number - 1][-1:] not in {"o", "O"}:
+                return

@@ -52,7 +52,7 @@ def compile_pattern(text: str, home: str, *, fold: bool = False) -> Pattern:
 
     Raises:
         ValueError: it is neither absolute nor starts with ``~/`` or ``**/``; it holds an
-            empty name, ``.``, ``..`` or a NUL.
+            empty name, ``.``, ``..``, a NUL, or a range that runs backwards.
     """
     full = home + text[1:] if text == "~" or text.startswith("~/") else text
     anywhere = full == "**" or full.startswith("**/")
@@ -66,7 +66,11 @@ def compile_pattern(text: str, home: str, *, fold: bool = False) -> Pattern:
     body = _expression(names[first:])
     if fold:
         body = body.casefold()
-    return Pattern(text, base, re.compile(body, re.DOTALL), fold)
+    try:
+        rest = re.compile(body, re.DOTALL)
+    except re.error as error:  # a range that runs backwards
+        raise ValueError(f"{text!r} is no pattern: {error}") from error
+    return Pattern(text, base, rest, fold)
 
 
 def _expression(names: list[str]) -> str:

@@ -24,7 +24,8 @@ A pattern is judged on the path that remains after every link is followed. What 
 denied whatever allows it. A file that can't be understood refuses everything.
 
 An ``allow`` rule counts only for a command that is one program with its arguments: no
-shell syntax that could start another. A ``deny`` or ``ask`` rule looks at every part of a
+shell syntax that could start another, and no variables from the brain but those of language,
+time zone and terminal. A ``deny`` or ``ask`` rule looks at every part of a
 command line and past the usual wrappers; it is a help against mistakes. The boundary is
 ``default = "deny"`` with allow rules, and what the user whom the node runs as may do.
 """
@@ -39,7 +40,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from handoff.errors import ConfigError, PathNotAllowed, PolicyDenied
-from handoff.nodes.node.commands import Rule, judge, parse_rule
+from handoff.nodes.node.commands import Rule, harmless, judge, parse_rule
 from handoff.nodes.node.globs import Pattern, compile_pattern
 
 __all__ = ["DENIED", "LIMIT", "LOCK", "Decision", "Policy", "load", "parse"]
@@ -75,6 +76,7 @@ DENIED = (
     "/sys",
     "/dev",
 )
+NOTHING: Mapping[str, str] = {}
 _VERDICTS = ("allow", "ask", "deny")
 
 
@@ -125,13 +127,16 @@ class Policy:
             return Decision("allow", "exec.cwd", "commands may start anywhere")
         return self._path(real, self.cwd, "exec.cwd")
 
-    def may_run(self, command: str | Sequence[str]) -> Decision:
-        """Whether a command may run: a line for the shell, or a list of arguments."""
+    def may_run(self, command: str | Sequence[str], env: Mapping[str, str] = NOTHING) -> Decision:
+        """Whether a command may run: a line for the shell, or a list of arguments. env: the
+        variables that the brain sets for it."""
         if not self.enabled:
             return _OFF
         if isinstance(command, str) and not self.shell:
             return Decision("deny", "exec.shell", "this node takes argument lists only")
         found = judge(command, self.rules)
+        if found is not None and found.verdict == "allow" and not harmless(env):
+            found = None  # with these variables it may be another program that runs
         if found is None:
             verdict = "deny" if self.read_only else self.exec_default
             key = "read_only" if self.read_only else "exec.default"
@@ -139,6 +144,18 @@ class Policy:
         if self.read_only and found.verdict != "deny" and not found.reads:
             return Decision("deny", "read_only", f"the rule {found.text!r} does not say reads")
         return Decision(found.verdict, found.text, f"the rule {found.text!r}")
+
+    def may_open_shell(self, env: Mapping[str, str]) -> Decision:
+        """Whether a shell session may be opened: each line in it is judged then, but what
+        the shell itself reads because of its variables is not."""
+        if not self.enabled:
+            return _OFF
+        if not self.shell:
+            return Decision("deny", "exec.shell", "this node takes argument lists only")
+        if harmless(env) or (self.exec_default == "allow" and not self.read_only):
+            return Decision("allow", "exec.default", "each line is judged")
+        names = ", ".join(sorted(env))
+        return Decision("deny", "exec.default", f"it may not be given variables ({names})")
 
     def require_read(self, real: str, shown: str) -> Decision:
         """:meth:`may_read`, or the refusal. ``shown``: the path as it was asked for.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from handoff.errors import PolicyAsks, PolicyDenied
 from handoff.nodes.node.calls_journal import CallsJournal
-from handoff.nodes.node.policy import Policy
-from handoff.nodes.told import shown
-from handoff.wire.node.calls import Call, Exec
+from handoff.nodes.node.policy import Decision, Policy
+from handoff.wire.node.calls import Call, Exec, ShellOpen
 
 if TYPE_CHECKING:
     from handoff.clock import Clock
 
 __all__ = ["rule"]
+
+#: characters that a person is asked to agree to
+ASKED = 4000
 
 
 def rule(
@@ -30,24 +33,53 @@ def rule(
             "this node is switched off",
             remedy="at the node: hermes-node unlock, or enabled = true in its policy.toml",
         )
+    if isinstance(call, ShellOpen):
+        return _allowed(policy.may_open_shell(call.env), "this shell session")
     if not isinstance(call, Exec):
         return {"verdict": "allow"}  # of paths the policy is asked as they are opened
-    ruled = policy.may_run(call.argv or call.command)
+    ruled = policy.may_run(call.argv or call.command, call.env)
     if ruled.verdict == "ask":
         return _asked(journal, clock, call, digest, ruled.reason)
+    return _allowed(ruled, "this command")
+
+
+def _allowed(ruled: Decision, what: str) -> dict[str, str]:
     if not ruled.allowed:
         raise PolicyDenied(
-            f"the node's policy refuses this command: {ruled.reason}",
+            f"the node's policy refuses {what}: {ruled.reason}",
             remedy="at the node: hermes-node policy",
             rule=ruled.rule,
         )
     return {"verdict": "allow", "rule": ruled.rule}
 
 
+def _whole(call: Exec) -> str:
+    """All that a person agrees to, in signs that show: nothing is shortened, and nothing in
+    it moves a terminal's cursor."""
+    parts = [call.command or shlex.join(call.argv)]
+    if call.cwd:
+        parts.append(f"in {call.cwd}")
+    parts += [f"with {name}={value}" for name, value in sorted(call.env.items())]
+    if call.stdin == "given":
+        parts.append(f"input {call.stdin_data.decode('utf-8', 'backslashreplace')}")
+    elif call.stdin != "none":
+        parts.append("with input that is sent later")
+    if call.shell:
+        parts.append(f"in the shell session {call.shell}")
+    text = "\n  ".join(parts)
+    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
+
+
 def _asked(
     journal: CallsJournal, clock: Clock, call: Exec, digest: str, reason: str
 ) -> dict[str, str]:
-    ask, verdict = journal.ask(digest, clock.new_id()[:8], shown(call), clock.now_ms())
+    whole = _whole(call)
+    if len(whole) > ASKED:
+        raise PolicyDenied(
+            f"a person would have to read {len(whole)} signs before agreeing to it",
+            remedy="write it to a file first, and run that",
+        )
+    ask, verdict = journal.ask(digest, clock.new_id()[:8], whole, clock.now_ms())
     if verdict == "allow":
         return {"verdict": "allow", "rule": f"a person, {ask}"}
     if verdict == "deny":
