@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from handoff.redaction.shapes import Span, boundary
 from handoff.redaction.view import View
+from handoff.redaction.wrapped import BROKEN_LOGIN, onward
 
 _VALUE_MAX = 1024
 
@@ -133,7 +134,7 @@ def find_pairs(view: View) -> list[Span]:
                 found.append(span)
                 if text[span.start - 1] not in "\"'`":
                     until = span.end if " " not in span.value else until
-    return found
+    return [onward(text, span) for span in found] if "\n" in text else found
 
 
 def _secret_name(name: str) -> tuple[bool, bool]:
@@ -259,6 +260,11 @@ def _urls(view: View) -> Iterator[Span]:
             value = login[2]
             if not _PLACEHOLDER.match(value):
                 yield Span(login.start(2), login.end(2), "url-password", value)
+            continue
+        broken = BROKEN_LOGIN.match(text, at + 3)
+        if broken is not None:
+            value = broken[2].replace("\r", "").replace("\n", "")
+            yield Span(broken.start(2), broken.end(2), "url-password", value)
             continue
         alone = _URL_TOKEN.match(text, at + 3)
         if alone is not None and any(c.isdigit() for c in alone[1]):
