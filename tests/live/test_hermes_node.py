@@ -422,7 +422,25 @@ def test_the_built_in_tools_work_on_the_node(node_plugin: pathlib.Path) -> None:
         by = [json.loads(one).get("actor") for one in rows]
         assert sum(one is not None and one.get("surface") == "hermes terminal" for one in by) >= 7
         _asks_before_danger(nodes)
+        _outlives_its_call(nodes)
         _tells_when_the_node_is_away(nodes)
+
+
+def _outlives_its_call(nodes: Nodes) -> None:
+    """What the host starts in the background is a job of the node."""
+    mark = nodes.files / "ready"
+    line = f"echo started; touch {mark}; sleep 3; echo over"
+    begun, _, log = turn(
+        nodes,
+        ("terminal", {"command": line, "background": True}),
+        ("terminal", {"command": f"until test -e {mark}; do sleep 0.1; done"}),
+        ("terminal", {"command": "sleep 5; cat /tmp/hermes_bg_*.log", "timeout": 30}),
+    )
+    assert begun.get("session_id"), begun
+    assert begun["pid"] > 1
+    assert "started\nover" in log["output"], log
+    jobs = call(nodes, "node_job", target="lab", action="list")["jobs"]
+    assert [one["pid"] for one in jobs] == [begun["pid"]]
 
 
 def _asks_before_danger(nodes: Nodes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,13 @@ INLINE = 256 * 1024
 LIMIT_S = 180
 #: lines that a shell has to do itself, since they change what comes after
 _OWN = ("cd", "pushd", "popd", "exit", "exec", "export", "set", ".", "source")
+#: how the host starts what is to outlive the call that starts it: where it writes, what runs
+#: and where its output goes, how its end is told, and where its process id is kept
+_OUTLIVES = re.compile(
+    r"(mkdir -p .+?) && \( (nohup bash -lc .+) > (\S+) 2>&1; (rc=\$\?; printf .+) \) & "
+    r"echo \$! > (\S+) && cat \5",
+    re.DOTALL,
+)
 
 
 def make_provider(runtime: Runtime) -> Any:
@@ -138,6 +146,8 @@ class NodeEnvironment:
         feed: Iterator[bytes] | None = None
         if stdin is not None:
             args["stdin"], feed = _input(args, stdin)
+        if outlives := _OUTLIVES.fullmatch(command):
+            return self._start(args, outlives)
         whole = _Whole()
         if not bounded:
             args["stream"] = True
@@ -155,6 +165,26 @@ class NodeEnvironment:
         if not ok:
             return _told(results.failure(value, call.key))
         return self._result(value, whole if not bounded else None, mark if marked else "")
+
+    def _start(self, args: dict[str, Any], parts: re.Match[str]) -> dict[str, Any]:
+        """A job of the node instead of a process that would be ended with its call; the host
+        looks at the same files."""
+        folder, program, log, end, pid = parts.groups()
+        command = f"{folder}\necho $$ > {pid}\n{program} > {log} 2>&1\n{end}\n"
+        given = {"command": command, "job": True, "timeout_ms": 0}
+        kept: dict[str, Any] = {name: args[name] for name in ("cwd", "env") if name in args}
+        call = Ask(
+            self._node,
+            "exec",
+            {**given, **kept},
+            key=key_of("terminal", self._node, given, {}),
+            by={"surface": "hermes terminal", "task_id": self._task},
+            limit_s=60,
+        )
+        ok, value = ask(self._runtime.client(), call)
+        if not ok:
+            return _told(results.failure(value, call.key))
+        return {"output": f"{value.get('pid')}\n", "returncode": 0}
 
     def _place(self, cwd: str) -> str:
         """The folder on the node. The host's own folder stands for where we are."""
