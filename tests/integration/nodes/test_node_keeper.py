@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -282,3 +283,58 @@ async def test_many_at_once(tmp_path: pathlib.Path) -> None:
             assert one.read("out", 0, 10)[1] == f"{n}\n".encode()
             assert await keep.forget(one)
         assert sorted(os.listdir(tmp_path / "k")) == ["keeper.json", "s"]
+
+
+async def test_more_results_than_one_line_holds_are_found_again(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "k"
+    folder.mkdir(mode=0o700)
+    for number in range(1500):
+        name = f"{number:032d}"
+        (folder / name).mkdir()
+        state = {"name": name, "done": True, "meta": {"command": "\x01" * 400}, "capacity": 8192}
+        (folder / name / "state.json").write_text(json.dumps(state))
+    async with keeping(folder) as keep:
+        await finish(await keep.start(sh("a", "exit 3")))
+        other = await Keep.open(str(folder))
+        assert len(other.running) == 1501
+        await other.close()
+
+
+async def test_what_can_not_be_done_ends_nobody_else(tmp_path: pathlib.Path) -> None:
+    async with keeping(tmp_path / "k") as keep:
+        running = await keep.start(sh("a", "read x; exit 4", stdin=True))
+        assert not await keep.signal(running, 9999)
+        with pytest.raises(UsageError):
+            await keep.start(Order("b", ["true", "\ud800"], "/", ENV))
+        assert not (tmp_path / "k" / "b").exists()
+        done = await keep.start(sh("c", "exit 0"))
+        await finish(done)
+        await asyncio.to_thread(shutil.rmtree, tmp_path / "k" / "c")
+        assert await keep.forget(done)
+        await keep.give(running, 0, b"x\n", last=True)
+        assert (await finish(running))["exit_code"] == 4
+
+
+async def test_a_keeper_that_can_not_be_reached_keeps_its_commands(tmp_path: pathlib.Path) -> None:
+    async with keeping(tmp_path / "k") as keep:
+        running = await keep.start(sh("a", "read x; exit 4", stdin=True))
+        (tmp_path / "k" / "s").unlink()
+        other = await Keep.open(str(tmp_path / "k"))
+        assert not other.running["a"].done
+        await other.close()
+        await keep.give(running, 0, b"x\n", last=True)
+        assert (await finish(running))["exit_code"] == 4
+
+
+async def test_what_a_killed_keeper_left_is_swept_once(tmp_path: pathlib.Path) -> None:
+    keep = await Keep.open(str(tmp_path / "k"))
+    mark = f"985{os.getpid()}"
+    await keep.start(sh("a", f"echo out; exec sleep {mark}"))
+    pid = json.loads((tmp_path / "k" / "keeper.json").read_text())["pid"]
+    assert pid > 1
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.wait_for(keep.lost.wait(), 10)
+    await keep.close()
+    async with keeping(tmp_path / "k"):
+        await gone(f"sleep\0{mark}")
+        assert os.listdir(tmp_path / "k" / "a") == ["swept"]

@@ -21,7 +21,9 @@ control}``
 ``input {name, offset, b64, last}``      reply: ``taken``, or ``refused``
 ``end {name, why, grace_ms}``            TERM, grace, KILL to the whole tree; reply: ``ok``
 ``signal {name, signal}``                to the command's own process; reply: ``ok``
-``state {name}`` / ``list {}``           reply: ``state`` / ``states``
+``state {name}``                         reply: ``state``
+``list {after}``                         reply: ``states``, ordered by name, a page of them
+    from the name after that one; ``more`` if it is not the last
 ``drain {name}``                         take what stands in its pipes; reply: ``state``
 ``forget {name}``                        a finished call's folder goes; reply: ``ok``
 ``stop {}``                              ends everything, then the keeper
@@ -51,6 +53,8 @@ SOCKET = "s"
 IDLE_S = 60.0
 #: seconds at most between looks at its own socket's name
 WATCH_S = 5.0
+#: commands of one page of the list
+PAGE = 200
 FAILED = 4
 
 
@@ -250,7 +254,8 @@ class Keeper:
         number = request.get("id")
         try:
             reply = self._do(request)
-        except (KeyError, TypeError, ValueError) as error:
+        # a request that can't be met must not end what others run
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             reply = {"bad": f"{type(error).__name__}: {error}"}
         link.say({"id": number, **reply})
 
@@ -260,8 +265,7 @@ class Keeper:
         if "start" in request:
             return self._start(request["start"])
         if "list" in request:
-            states = [held.state() for held in self._held.values()]
-            return {"states": states + list(self._past.values())}
+            return self._list(str(request["list"].get("after", "")))
         if "stop" in request:
             self._stop()
             return {"ok": True}
@@ -298,6 +302,14 @@ class Keeper:
             return {"refused": why} if why else {"taken": held.taken}
         raise ValueError("no such request")
 
+    def _list(self, after: str) -> dict[str, Any]:
+        names = sorted(name for name in {*self._held, *self._past} if name > after)
+        page = [
+            self._held[name].state() if name in self._held else self._past[name]
+            for name in names[:PAGE]
+        ]
+        return {"states": page, "more": len(names) > PAGE}
+
     def _start(self, order: dict[str, Any]) -> dict[str, Any]:
         from handoff.nodes.node.held import Held
         from handoff.process.spawn import Refused, launch
@@ -329,6 +341,9 @@ class Keeper:
         except OSError as error:  # no pipe or process to be had
             os.rmdir(name)
             return {"failed": errno.errorcode.get(error.errno or 0, "EIO")}
+        except ValueError:  # words that no program can be given
+            os.rmdir(name)
+            raise
         if isinstance(child, Refused):
             os.rmdir(name)
             return {"refused": [child.code, child.reason]}
@@ -362,10 +377,13 @@ def past() -> dict[str, dict[str, Any]]:
 
 
 def remove(name: str) -> None:
-    """A finished call's folder and what is in it."""
-    for one in os.listdir(name):
-        os.unlink(os.path.join(name, one))
-    os.rmdir(name)
+    """A finished call's folder and what is in it; somebody may have done it before."""
+    try:
+        for one in os.listdir(name):
+            os.unlink(os.path.join(name, one))
+        os.rmdir(name)
+    except FileNotFoundError:
+        pass
 
 
 def claim() -> int | None:

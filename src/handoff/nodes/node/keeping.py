@@ -36,7 +36,9 @@ __all__ = ["Keep", "Order", "Running"]
 #: seconds for a keeper to start on a busy machine
 START_S = 20.0
 #: bytes of one line from the keeper
-LINE = 1 << 20
+LINE = 16 << 20
+#: in the folder of a command that a killed keeper left, once it was ended
+SWEPT = "swept"
 STREAMS = ("out", "err")
 
 
@@ -286,20 +288,32 @@ class Keep:
             raise LaunchFailed("the keeper broke as it started", remedy="hermes-node doctor")
 
     async def _sweep(self) -> None:
-        """End what a keeper that was killed left running: nobody holds it any more."""
+        """End what a keeper that was killed left running: nobody holds it any more. A keeper
+        that lives, and can't be reached at this moment, still holds its own."""
+        if _held(os.path.join(self.folder, program.INFO)):
+            return
         for name in os.listdir(self.folder):
             inner = os.path.join(self.folder, name)
-            if os.path.isdir(inner) and not os.path.exists(os.path.join(inner, "state.json")):
+            told = ("state.json", SWEPT)
+            if os.path.isdir(inner) and not any(
+                os.path.exists(os.path.join(inner, one)) for one in told
+            ):
                 await asyncio.to_thread(sweeping.end_all, sweeping.Quarry(name, None), 1.0)
+                _swept(inner)
 
     async def _learn(self) -> None:
         """What it holds already."""
-        for state in (await self._ask({"list": {}})).get("states", []):
-            name = state["name"]
-            found = self.running.setdefault(
-                name, Running(name, os.path.join(self.folder, name), {})
-            )
-            found.told(state)
+        after, more = "", True
+        while more:
+            page = await self._ask({"list": {"after": after}})
+            states = page.get("states", [])
+            for state in states:
+                after = name = state["name"]
+                found = self.running.setdefault(
+                    name, Running(name, os.path.join(self.folder, name), {})
+                )
+                found.told(state)
+            more = bool(states) and page.get("more") is True
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._writer is None or self.lost.is_set():
@@ -342,6 +356,33 @@ class Keep:
             running = self.running.get(message["ended"]["name"])
             if running is not None:
                 running.told(message["ended"])
+
+
+def _held(path: str) -> bool:
+    """Whether a keeper has its lock."""
+    import fcntl
+
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _swept(folder: str) -> None:
+    """Nothing of that command lives. Its folder stays, so that it starts never again; its
+    output, which nobody can ask for any more, goes."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(os.path.join(folder, SWEPT), os.O_WRONLY | os.O_CREAT, 0o600))
+        for name in (*STREAMS, "ctl"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
 
 
 def _gone() -> OutcomeUnknown:
