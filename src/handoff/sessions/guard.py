@@ -7,6 +7,7 @@ redactor of Handoff.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -18,8 +19,9 @@ from handoff.sessions.redact import SessionRedactor
 KEY = "redaction.key"
 RULESET = "handoff-redaction/1"
 
-#: values that are digests, numbers or one of few words, by their field's name
+#: what needs no look: a digest, a number, one of few words, in a field of that name
 _PLAIN = frozenset(("blob", "sha256", "head", "dirty_digest", "kind", "role", "status"))
+_PLAIN_VALUE = re.compile(r"[0-9a-f]{7,64}\Z|[a-z_]{0,24}\Z|[A-Z? !]{1,2}\Z")
 
 
 class Guarded(NamedTuple):
@@ -89,7 +91,7 @@ class RedactorGuard:
 
         def walk(node: Any, pointer: str, key: str) -> Any:
             if isinstance(node, str):
-                if key in _PLAIN:
+                if key in _PLAIN and _PLAIN_VALUE.match(node):
                     return node
                 found = self._redactor.value(node)
                 if found.findings:

@@ -19,7 +19,7 @@ from handoff.errors import (
     UsageError,
     WorkspaceMismatch,
 )
-from handoff.sessions import canonical, catalogue, document, manifest, projects
+from handoff.sessions import canonical, catalogue, document, frozen_form, manifest, projects
 from handoff.sessions import state as states
 from handoff.sessions.guard import Guard, RedactorGuard, profile_key
 from handoff.sessions.manifest import Parts, Ref
@@ -168,6 +168,8 @@ class RecordsView:
             raise IntegrityFailed(f"document and state of {made['ref']} disagree", remedy="")
         if not isinstance(evidence, dict) or canonical.dumps(evidence) != parts.evidence:
             raise IntegrityFailed(f"the evidence of {made['ref']} is no object", remedy="")
+        frozen_form.check_evidence(evidence, made["ref"])
+        frozen_form.check_manifest(made, checked.state)
         return checked.state, evidence
 
     def _entry(self, project_id: str, handoff_id: str) -> catalogue.Entry:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handoff.errors import HandoffError, ImportRefused, IntegrityFailed, UsageError
-from handoff.sessions import canonical, document, manifest, private
+from handoff.sessions import canonical, document, frozen_form, manifest, private
 from handoff.sessions import state as states
 from handoff.sessions.guard import Guard
 from handoff.sessions.manifest import DOCUMENT, EVIDENCE, LIMITS, MANIFEST, STATE, Parts, Source
@@ -209,8 +209,11 @@ def import_bytes(records: Records, data: bytes) -> Imported:
         made = manifest.load(members[MANIFEST])
         manifest.check_parts(made, parts)
         records._contents(made, parts)
+        frozen_form.check_portable(made, records.guard)
         guarded = records.guard.state(canonical_object(parts.state))
         proof = records.guard.value(canonical_object(parts.evidence))
+    except ImportRefused:
+        raise
     except HandoffError as error:
         raise ImportRefused(
             f"the bundle does not hold what it says: {error.cause}", remedy=error.remedy
@@ -250,7 +253,7 @@ def _unpack(data: bytes) -> dict[str, bytes]:
                 if len(content) != info.size:
                     raise ImportRefused(f"the bundle ends within {info.name}")
                 members[info.name] = content
-    except (tarfile.TarError, OSError, ValueError, OverflowError) as error:
+    except (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError) as error:
         raise ImportRefused("that is no bundle of ours, or a part of one") from error
     missing = [name for name in _ORDER if name not in members]
     if missing:

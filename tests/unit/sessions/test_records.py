@@ -77,9 +77,9 @@ def test_everything_is_private_and_no_path_is_in_a_record(tmp_path: Path) -> Non
 
 def test_the_same_request_is_the_same_record(tmp_path: Path) -> None:
     records = store(tmp_path)
-    first = records.create(draft(evidence={"git": "1"}))
+    first = records.create(draft(evidence={"git": {"branch": "1"}}))
     records.clock.advance(60)  # type: ignore[attr-defined]
-    later = records.create(draft(evidence={"git": "2"}))
+    later = records.create(draft(evidence={"git": {"branch": "2"}}))
     assert later.ref == first.ref
     assert later.idempotent
     assert later.manifest["created_at"] == first.manifest["created_at"]
@@ -175,7 +175,8 @@ def test_a_record_that_others_may_touch_is_refused(tmp_path: Path, mode: int) ->
 def test_secrets_reach_no_file(tmp_path: Path) -> None:
     records = store(tmp_path)
     given = state(context=[{"id": "x1", "text": f"the token is {SECRET}"}])
-    made = records.create(draft(given, evidence={"candidates": [{"text": f"never use {SECRET}"}]}))
+    rule = {"id": "1", "text": f"never use {SECRET}"}
+    made = records.create(draft(given, evidence={"candidates": [rule]}))
     assert made.redactions
     assert made.redacted == ("/context/0/text",)
     assert all(SECRET.encode() not in data for data in files(tmp_path).values())

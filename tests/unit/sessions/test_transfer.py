@@ -3,7 +3,9 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.sessions.records_kit import KEY, binding, draft, state, store
 
 from handoff.errors import ImportRefused, UsageError, WorkspaceMismatch
-from handoff.sessions import transfer
+from handoff.sessions import canonical, manifest, transfer
 from handoff.sessions.guard import RedactorGuard
 from handoff.sessions.records import Records
 
@@ -150,3 +152,78 @@ def test_a_torn_or_bent_bundle_never_becomes_another_record(
         assert not (base / "b").exists()
     else:  # padding, or the export's note, which is no part of the record
         assert there.read(got.ref).state == here.read(made.ref).state
+
+
+def resealed(
+    records: Records, ref: str, change: Callable[[dict[str, Any], dict[str, Any]], None]
+) -> bytes:
+    """A bundle whose digests fit what somebody wrote into its manifest and its evidence."""
+    made, parts = records.raw(ref)
+    proof = transfer.canonical_object(parts.evidence)
+    change(made, proof)
+    fresh = parts._replace(evidence=canonical.dumps(proof))
+    made |= manifest.digests(fresh)
+    made["sizes"] = {name: len(data) for name, data in fresh.named().items()}
+    made["handoff_id"] = manifest.handoff_id(made)
+    made["ref"] = f"handoff://{made['project_id']}/{made['handoff_id']}"
+    made["sha256"] = manifest.seal(made)
+    return transfer._pack(
+        {"export.json": b"{}", "manifest.json": canonical.dumps(made), **fresh.named()}
+    )
+
+
+TOKEN = "ghp_" + "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5"
+BENT: list[tuple[str, Any]] = [
+    ("evidence/candidates", 5),
+    ("evidence/candidates", [5]),
+    ("evidence/candidates", [{"id": "1"}]),
+    ("evidence/files", {"a": "b"}),
+    ("evidence/rules", [{"path": "AGENTS.md"}]),
+    ("evidence/git", {"changed": [{"path": "a"}]}),
+    ("evidence/window", None),
+    ("evidence/files", [{"path": "a.py", "blob": TOKEN}]),
+    ("lineage", {}),
+    ("redaction", {"ruleset": 5, "counts": {}}),
+    ("redaction", {"ruleset": "x", "counts": {"\x1b[2J": 1}}),
+    ("workspace/kind", "\x1b]0;x\x07"),
+    ("workspace/head", "HEAD"),
+    ("source/host", "\x1b]0;x\x07"),
+    ("source/profile_id", "a\u202eb"),
+    ("source/session_id", "two\nlines"),
+    ("source/last_message", "x" * 600),
+    *[(f"source/{name}", TOKEN) for name in ("host", "host_version", "profile_id", "session_id")],
+    *[(f"workspace/{name}", TOKEN) for name in ("label", "branch")],
+    *[(f"writer/{name}", TOKEN) for name in ("kind", "model", "provider")],
+    ("request_id", TOKEN),
+    ("derived_from", TOKEN),
+]
+
+
+@pytest.mark.parametrize(("where", "value"), BENT)
+def test_what_fits_its_digests_and_was_never_written_so_leaves_nothing(
+    tmp_path: Path, where: str, value: Any
+) -> None:
+    here, there = store(tmp_path / "a"), store(tmp_path / "b")
+    made = here.create(draft())
+
+    def change(manifest_: dict[str, Any], proof: dict[str, Any]) -> None:
+        part, _, name = where.rpartition("/")
+        place = {"evidence": proof, "": manifest_}.get(part)
+        (manifest_[part] if place is None else place)[name] = value
+
+    data = resealed(here, made.ref, change)
+    with pytest.raises(ImportRefused) as refused:
+        transfer.import_bytes(there, data)
+    assert TOKEN not in str(refused.value.to_json())
+    assert str(refused.value).isprintable()
+    assert there.list_page().total == 0
+    assert transfer.import_bytes(there, resealed(here, made.ref, lambda *_: None)).fresh
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_headers_within_headers_without_end_are_refused(tmp_path: Path, kind: bytes) -> None:
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = kind, 1
+    data = (info.tobuf(tarfile.USTAR_FORMAT) + b"a".ljust(512, b"\0")) * 1500
+    with pytest.raises(ImportRefused):
+        transfer.import_bytes(store(tmp_path), data)
