@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from handoff.clock import SystemClock
+from handoff.errors import StorageFull
 from handoff.nodes import audit
 from handoff.nodes.node.engine import Engine, Settings, Who
 from handoff.redaction import Redactor
@@ -457,3 +460,80 @@ async def test_a_person_is_shown_all_that_will_run(tmp_path: pathlib.Path) -> No
         assert r"input echo \x1b[2K evil" in second
         huge = await refused(one, "key-0003", Exec(command="true " + "x" * 5000))
         assert huge.code == "policy_denied"
+
+
+async def test_a_call_that_breaks_the_node_is_answered(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("wrong")
+
+    async with engine(tmp_path) as one:
+        monkeypatch.setattr(one._files, "stat", broken)
+        monkeypatch.setattr(one._files, "move", broken)
+        read = await refused(one, "", calls.Stat("~"))
+        assert (read.code, read.retry_safe) == ("internal", True)
+        move = await refused(one, "key-0001", calls.Move("~/a", "~/b"))
+        assert (move.code, move.retry_safe) == ("outcome_unknown", False)
+        assert one.known("key-0001").state == "unknown_outcome"
+        assert (await ok(one, "key-0002", Exec(command="exit 3"))).exit_code == 3
+
+
+@pytest.mark.parametrize("what", ["journal", "audit"])
+async def test_a_disk_that_fills_meanwhile_takes_nothing_from_the_answer(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def full(*_: object, **more: object) -> None:
+        raise StorageFull("no space left")
+
+    async with engine(tmp_path) as one:
+        command = f"echo x >>{tmp_path}/ran; read x <{tmp_path}/go; exit 5"
+        os.mkfifo(tmp_path / "go")
+        asked = asyncio.create_task(one.call("key-0001", Exec(command=command), WHO))
+        await asyncio.to_thread(os.close, await asyncio.to_thread(_opened, tmp_path / "go"))
+        if what == "journal":
+            monkeypatch.setattr(one.journal, "end", full)
+        else:
+            monkeypatch.setattr(one._audit, "row", full)
+        good, answer = await asked
+        assert good
+        assert isinstance(answer, ExecResult)
+        assert answer.exit_code == 5
+        monkeypatch.undo()
+        await one.call("key-0001", Exec(command=command), WHO)
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+def _opened(path: pathlib.Path) -> int:
+    return os.open(path, os.O_WRONLY)
+
+
+async def test_a_keeper_killed_under_a_call_that_was_taken_up(tmp_path: pathlib.Path) -> None:
+    call = Exec(command=f"echo x >>{tmp_path}/ran; exec sleep 600")
+    async with engine(tmp_path, stop=False) as one:
+        asked = asyncio.create_task(one.call("key-0001", call, WHO))
+        while not (tmp_path / "ran").exists():
+            await asyncio.sleep(0.01)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+    async with engine(tmp_path) as one:
+        again = asyncio.create_task(one.call("key-0001", call, WHO))
+        await asyncio.sleep(0)
+        pid = json.loads((tmp_path / "node" / "calls" / "keeper.json").read_text())["pid"]
+        assert pid > 1
+        os.kill(pid, signal.SIGKILL)
+        good, answer = await asyncio.wait_for(again, 20)
+        assert not good
+        assert isinstance(answer, CallFailed)
+        assert answer.code == "outcome_unknown"
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_a_job_whose_start_was_not_noted_is_a_job(tmp_path: pathlib.Path) -> None:
+    call = Exec(command="exec sleep 600", job=True, timeout_ms=0)
+    async with engine(tmp_path, stop=False) as one:
+        await ok(one, "key-0001", call)
+        one.journal._db.execute("UPDATE calls SET state='running', ok=NULL, answer=NULL")
+    async with engine(tmp_path) as one:
+        made = await asyncio.wait_for(ok(one, "key-0001", call), 20)
+        assert (made.job, made.state) == ("key-0001", "running")

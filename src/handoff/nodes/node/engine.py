@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
     ConfigError,
@@ -26,10 +27,12 @@ from handoff.errors import (
 from handoff.nodes import told
 from handoff.nodes.audit import Audit
 from handoff.nodes.node import machine
+from handoff.nodes.node.asked import Known, Who, not_here, whole
 from handoff.nodes.node.calls_journal import CallsJournal, Seen
 from handoff.nodes.node.execs import Execs, folder_name, result
+from handoff.nodes.node.execs import info as job_info
 from handoff.nodes.node.filecalls import FileCalls, aside
-from handoff.nodes.node.keeping import Keep
+from handoff.nodes.node.keeping import Keep, Running
 from handoff.nodes.node.machine import Settings
 from handoff.nodes.node.policy import LOCK, Policy, load
 from handoff.nodes.node.ruling import rule
@@ -44,24 +47,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "Known", "Settings", "Who"]
 
+log = logging.getLogger("handoff.node")
+
 #: output of a finished command is kept that long, and an upload that was cut
 KEEP_OUTPUT_MS = 3600 * 1000
 KEEP_UPLOAD_MS = 7 * 24 * 3600 * 1000
-
-
-class Who(NamedTuple):
-    """Who asks. ``brain``: its name or key; ``actor``: what the brain says of whoever asked
-    it (a session, a profile, a person)."""
-
-    brain: str
-    actor: Mapping[str, str]
-
-
-class Known(NamedTuple):
-    """What is known of a call, and the call itself unless it was never seen."""
-
-    state: str
-    call: Call | None = None
 
 
 class Engine:
@@ -168,6 +158,14 @@ class Engine:
         except OSError as error:
             failed = HandoffError(f"the node could not do it: {error.strerror or error}")
             return False, CallFailed.of(failed)
+        except Exception as error:
+            # whoever asked must not wait for ever because we are wrong; what it did is not
+            # known, and the journal says so as well
+            log.exception("a call broke: %s", call.op)
+            broken = f"the node broke at this call: {type(error).__name__}"
+            if call.reads:
+                return False, CallFailed.of(HandoffError(broken), retry_safe=True)
+            return False, CallFailed.of(OutcomeUnknown(broken, key=key))
 
     async def cancel(self, key: str, why: str = "cancel", grace_ms: int = 2000) -> bool:
         """End a call that runs. False: it does not, or it is none that can be ended."""
@@ -183,7 +181,7 @@ class Engine:
         seen = self.journal.find(key)
         if seen is None:
             return Known("never_seen")
-        call = calls.call_from_json(seen.op, _whole(seen))
+        call = calls.call_from_json(seen.op, whole(seen))
         if seen.state == "done":
             if not seen.ok and seen.answer.get("code") == OutcomeUnknown.code:
                 return Known("unknown_outcome", call)
@@ -259,14 +257,25 @@ class Engine:
                 answer = await self._do(key, call, streams)
             except ConnectionError:
                 return self._cut(key, call, row)
-            self.journal.end(key, ok=answer[0], answer=calls.to_json(answer[1]))
-            self._audit.row("result", **row, **told.outcome(answer[1]))
+            self._written(key, answer, row)
             ended.set_result(answer)
             return answer
         finally:
             self._under_way.pop(key, None)
             if not ended.done():
                 ended.cancel()
+
+    def _written(self, key: str, answer: tuple[bool, Result], row: Mapping[str, Any]) -> None:
+        """Note what came of a call. It was done: a disk that is full by now takes nothing from
+        the answer, only from what can be said to whoever asks later."""
+        try:
+            self.journal.end(key, ok=answer[0], answer=calls.to_json(answer[1]))
+        except HandoffError as error:
+            log.warning("the answer to %s can't be kept: %s", key, error)
+        try:
+            self._audit.row("result", **row, **told.outcome(answer[1]))
+        except HandoffError as error:
+            log.warning("the end of %s can't be audited: %s", key, error)
 
     def _cut(self, key: str, call: Call, row: dict[str, Any]) -> tuple[bool, Result]:
         """The link was lost before all bytes of a call had come."""
@@ -341,7 +350,7 @@ class Engine:
         }
         work = plain.get(type(call))
         if work is None:
-            raise _not_here(call)
+            raise not_here(call)
         return await aside(work, call)
 
     async def _change(self, key: str, call: Call, streams: Streams) -> Result:
@@ -356,9 +365,7 @@ class Engine:
             case calls.Exec():
                 running = await self._execs.start(key, call, self._clock.now_ms())
                 if call.job:
-                    from handoff.nodes.node.execs import info
-
-                    return info(running)
+                    return job_info(running)
                 return await self._execs.follow(running, call, streams)
             case calls.JobKill():
                 job = await self._execs.running_job(call.job)
@@ -381,7 +388,7 @@ class Engine:
         }
         work = plain.get(type(call))
         if work is None:
-            raise _not_here(call)
+            raise not_here(call)
         return await aside(work, call)
 
     async def _take_up(self, seen: Seen) -> None:
@@ -394,20 +401,30 @@ class Engine:
                 key=seen.key,
             )
             answer: tuple[bool, Result] = False, CallFailed.of(unknown)
+        elif seen.args.get("job"):
+            answer = True, job_info(running)  # its start is the call, not its end
         else:
             ended: asyncio.Future[tuple[bool, Result]] = asyncio.get_running_loop().create_future()
             self._under_way[seen.key] = ended
             try:
-                while not running.done:
-                    await running.wait(5.0)
-                answer = True, result(running, calls.HEAD_BYTES, calls.TAIL_BYTES)
+                answer = await self._ended(running, seen)
+                self._written(seen.key, answer, {"request_id": seen.key, "op": seen.op})
                 ended.set_result(answer)
+                return
             finally:
                 self._under_way.pop(seen.key, None)
                 if not ended.done():
                     ended.cancel()
-        self.journal.end(seen.key, ok=answer[0], answer=calls.to_json(answer[1]))
-        self._audit.row("result", request_id=seen.key, op=seen.op, **told.outcome(answer[1]))
+        self._written(seen.key, answer, {"request_id": seen.key, "op": seen.op})
+
+    async def _ended(self, running: Running, seen: Seen) -> tuple[bool, Result]:
+        try:
+            await self._execs.ended(running)
+        except HandoffError as error:
+            return False, CallFailed.of(error)
+        head = int(seen.args.get("head_bytes", calls.HEAD_BYTES))
+        tail = int(seen.args.get("tail_bytes", calls.TAIL_BYTES))
+        return True, result(running, head, tail)
 
     async def _keeper(self) -> Keep:
         """The keeper, started anew if it is gone."""
@@ -427,19 +444,3 @@ class Engine:
             "op": call.op,
             "target": told.target(call),
         }
-
-
-def _whole(seen: Seen) -> dict[str, Any]:
-    """A call's arguments as they were noted, its content left out."""
-    args = dict(seen.args)
-    if seen.op == "exec" and args.get("stdin") == "given":
-        args["stdin"] = "none"
-    if seen.op == "edit":
-        args["old"] = "-"
-    return args
-
-
-def _not_here(call: Call) -> HandoffError:
-    from handoff.errors import BadRequest
-
-    return BadRequest(f"this node can't do '{call.op}'", remedy="look at its features", field="op")

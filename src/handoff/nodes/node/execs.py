@@ -156,6 +156,12 @@ class Execs:
         whole = dict.fromkeys(sent, call.stream and listening)
         return result(running, call.head_bytes, call.tail_bytes, whole)
 
+    async def ended(self, running: Running) -> None:
+        """Until it has ended. Raises OutcomeUnknown if the keeper died meanwhile."""
+        while not running.done:
+            await running.wait(5.0)
+            await self._alive(running)
+
     async def cancel(self, key: str, why: str, grace_ms: int = 2000) -> bool:
         """End a running command. False: it does not run."""
         keep: Keep = await self._keep()

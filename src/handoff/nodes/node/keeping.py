@@ -276,7 +276,8 @@ class Keep:
         )
         assert child.stdout is not None
         try:
-            line = await asyncio.wait_for(child.stdout.readline(), START_S)
+            # to its end, which comes as soon as the keeper is at work: the pipe is let go of
+            line = await asyncio.wait_for(child.stdout.read(), START_S)
         except TimeoutError as error:
             raise LaunchFailed("the keeper did not start", remedy="hermes-node doctor") from error
         finally:
