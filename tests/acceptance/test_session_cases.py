@@ -52,7 +52,7 @@ def shapes() -> list[tuple[str, str]]:
     pairs = [
         ("postgres://app:{}@db.internal:5432/x", "qT7zR2mKx9Lp"),
         ("Authorization: Bearer {}", "f8Kd92LmQx71Zp0Va5Nc"),
-        ("curl -u admin:{} https://x.example", "Zk81mQp2Lx"),
+        ("curl -u admin:{} https://x.example", "Zk81mQp2LxT9vB4n"),
         ("DB_PASS={}", "v9Xq2Lm8Rt4z"),
         ("//registry.example/:_authToken={}", "0d9f8e7a-aa10-4b2c-9d3e-5f6a7b8c9d0e"),
         ("Cookie: session={}; theme=dark", "k2Jd93mXq81LzPw0Vb5N"),
@@ -66,19 +66,21 @@ def forms(text: str, secret: str) -> list[str]:
     made = [text, f"```\n{text}\n```", f"| key | {text} |"]
     made.append("payload " + base64.b64encode(text.encode()).decode() + " end")
     made.append(f"see https://x.example/cb?access_token={secret}&a=1")
+    half = len(secret) // 2
+    made.append(text.replace(secret, f"{secret[:half]}\n{secret[half:]}"))
     return made
 
 
 def test_s01_in_every_form_and_place(place: Place) -> None:
     needles = [secret for _, secret in shapes()]
     needles += [base64.b64encode(text.encode()).decode() for text, _ in shapes()]
+    needles += [secret[len(secret) // 2 :] for _, secret in shapes()]
     texts = [one for text, secret in shapes() for one in forms(text, secret)]
     given = state(context=[{"id": f"x{n}", "text": text} for n, text in enumerate(texts)])
     ref = place.create(given)["ref"]
     kept = place.home.path / "old.md"
-    kept.write_text("## Goal\n\nold\n\n## Critical Context\n\n- " + "\n- ".join(
-        text.replace("\n", " ") for text in texts
-    ))  # fmt: skip
+    lines = [text for text in texts if "\n" not in text]
+    kept.write_text("## Goal\n\nold\n\n## Critical Context\n\n- " + "\n- ".join(lines))
     taken = place.session("import", str(kept), "--workspace", str(place.work)).ok()
     kept.unlink()
     assert sum(taken.json()["redactions"].values()) >= len(shapes())
@@ -142,7 +144,7 @@ def hostile_state() -> dict[str, Any]:
             elif field.kind == "choice" and field.need:
                 item[name] = field.choices[-1]
             elif field.kind == "path":
-                item[name] = "a/│ b #1.md"
+                item[name] = "a/│ b §1.md"
         owner, _, name = path.rpartition("/")
         (made["progress"] if owner else made)[name] = [item]
     made["goal"] = {"text": HOSTILE, "done_when": [HOSTILE]}
