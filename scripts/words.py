@@ -44,6 +44,10 @@ RIGHT = {
     ("src/handoff/wire/node/", "job"),
     ("src/handoff/plugins/hermes_node/", "job"),
     ("src/handoff/cli/nodes", "job"),
+    # Hermes' own name for where its terminal runs
+    ("src/handoff/plugins/hermes_node/", "backend"),
+    ("packaging/hermes-node-plugin.md", "backend"),
+    ("docs/nodes/", "backend"),
     ("src/handoff/errors.py", "job"),
     ("docs/nodes/", "job"),
     ("docs/protocols/node.md", "job"),

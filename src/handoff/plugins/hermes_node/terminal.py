@@ -102,7 +102,7 @@ class NodeEnvironment:
 
     def get_temp_dir(self) -> str:
         """Where the host's helpers may put files on the node."""
-        return "/tmp"  # noqa: S108 - the node's, and what the host's own backends answer
+        return "/tmp"  # noqa: S108 - the node's, and what the host's own answer
 
     def execute(
         self,
