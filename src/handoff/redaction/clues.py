@@ -46,6 +46,10 @@ _WORD_MAX = 16
 _SAYS = frozenset({"is", "was", "as", "for"})
 # A value is judged by its beginning, and taken out whole.
 _JUDGED = 96
+# No address, path, placeholder, UUID or name of words.
+_KEY_ID_VARIABLE = re.compile(
+    r"=[\"']?((?!arn:|[$<{/]|[0-9a-f]{8}-[0-9a-f]{4}-)(?=[^\s\"'`,;]*[0-9])[A-Za-z0-9+/=_.:~-]{14,512})"
+)
 _KEY_ID = re.compile(r"[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?P<value>[A-Za-z0-9+/=_.~-]{16,512})")
 _ID = re.compile(r"(?:[kK][eE][yY]|[tT]oken|TOKEN|[sS]ecret|SECRET)[_-]?(?:id|ID|Id)(?![a-z])")
 _PLAIN = re.compile(
@@ -156,12 +160,31 @@ def _is_fact(value: str) -> bool:
     return plain(value) or value.count("/") > 1 + len(value) // 20
 
 
+# `x_live_…`: a kind of key, in the middle of a token.
+_NAMED_TOKEN = re.compile(
+    r"[_-](?:live|test|pat|sat|aat|api|secret|token|LIVE|TEST|PAT|API|SECRET|TOKEN)[_-]"
+    r"(?P<rest>[A-Za-z0-9_-]{16,512})"
+)
+_BEFORE = re.compile(r"(?<![A-Za-z0-9_./-])[A-Za-z0-9]{2,12}\Z")
+
+
 def find_clues(view: View) -> list[Span]:
     """Values in prose beside a word for secrets, and known shapes in base64 or
     percent-escapes."""
-    if not view.found:
-        return list(_encoded(view))
-    return [*_prose(view), *_key_ids(view), *_encoded(view)]
+    found = [*_told_by_name(view), *_encoded(view)]
+    return [*_prose(view), *_key_ids(view), *found] if view.found else found
+
+
+def _told_by_name(view: View) -> Iterator[Span]:
+    """Tokens whose beginning says that they are one, of whatever service."""
+    text = view.text
+    for found in _NAMED_TOKEN.finditer(text):
+        rest = found["rest"]
+        if len(set(rest)) >= 8 and _TWO_DIGITS.search(rest.encode()):
+            low = max(0, found.start() - 13)
+            head = _BEFORE.search(text, low, found.start())
+            if head is not None:
+                yield Span(head.start(), found.end(), "token", text[head.start() : found.end()])
 
 
 def find_random(view: View) -> list[Span]:
@@ -233,13 +256,20 @@ def _prose(view: View) -> Iterator[Span]:
         if after is not None:
             value = after["value"].rstrip(".,;:!?*")
             head = value[:_JUDGED]
-            if len(value) >= _SHORT and mixed(head):
+            phrase = word.startswith("passphrase") and _phrase(value)
+            if len(value) >= _SHORT and (phrase or mixed(head)):
                 clear = bool(after["says"].strip())
                 weak = word.startswith(("key", "pin", "token"))
                 span = Span(after.start("value"), after.start("value") + len(value), "prose", value)
-                if ((clear and not weak) or _firm(head)) and not _digest(text, span):
+                if ((clear and not weak) or phrase or _firm(head)) and not _digest(text, span):
                     yield span
         yield from _told_before(text, at)
+
+
+def _phrase(value: str) -> bool:
+    """Words joined by signs, with a digit and letters of both cases among them."""
+    both = not value.islower() and not value.isupper()
+    return len(value) >= 12 and both and any(s.isdigit() for s in value) and not plain(value)
 
 
 def _told_before(text: str, at: int) -> Iterator[Span]:
@@ -299,12 +329,18 @@ def _key_ids(view: View) -> Iterator[Span]:
             if not lower.startswith((b"id", b"_id", b"-id"), at + len(stem)):
                 continue
             name = _ID.match(text, at)
-            found = _KEY_ID.match(text, name.end()) if name is not None else None
+            if name is None:
+                continue
+            whole = _KEY_ID_VARIABLE.match(text, name.end()) if name.group().isupper() else None
+            if whole is not None:  # as a variable it is half of a pair of credentials
+                yield Span(whole.start(1), whole.end(1), "key-id", whole[1])
+                continue
+            found = _KEY_ID.match(text, name.end())
             if found is None:
                 continue
             value = found["value"]
             digest = _HEX.match(value) and len(value) in _DIGESTS
-            if not plain(value) and _firm(value) and not digest:
+            if not plain(value) and (_firm(value) or random(value)) and not digest:
                 yield Span(found.start("value"), found.end("value"), "key-id", value)
 
 

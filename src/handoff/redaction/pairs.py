@@ -89,6 +89,10 @@ _CODE_WORD = re.compile(
     r"invalid|missing|expired|and|or|not|the|a|an)\Z"
 )
 _DOTTED = re.compile(r"[A-Za-z_][A-Za-z_]*(?:(?:\.|::|->)[A-Za-z_][A-Za-z0-9_]*)+\Z")
+# A part of a dotted value that no name has: letters and digits, and long.
+_LONG_PART = re.compile(
+    r"(?<![A-Za-z0-9_-])(?=[A-Za-z_-]*[0-9])(?=[0-9_-]*[A-Za-z])[A-Za-z0-9_-]{16,}"
+)
 _DOTTED_CODE = re.compile(r"[a-z_][a-z0-9_]{0,30}(?:\.[a-z_][a-z0-9_]{0,30})+\Z")
 _COOKIE = re.compile(r"[^\s=;,\"'<>()\[\]{}]{1,128}=[^\s=]")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9_,.]*(?:[a-zA-Z%]{0,3})\Z")
@@ -148,6 +152,8 @@ def _secret_name(name: str) -> tuple[bool, bool]:
     if "pass" in parts[:-1]:
         # `pass_context`, `pass_rate`: only at the end of a name it means a password.
         parts = [part for part in parts if part != "pass"]
+    if len(parts) > 1 and parts[-1] == "signature":  # of a signed address, not of a function
+        return True, False
     secret = not _SECRET.isdisjoint(parts) or any(pair in _SECRET_TWO for pair in pairwise(parts))
     return secret, secret and not _STRONG.isdisjoint(parts)
 
@@ -207,7 +213,7 @@ def _named(text: str, start: int, end: int, strong: bool) -> Iterator[Span]:
     ):
         return
     value = bare.group().rstrip(",;.:!?")
-    if " " in between.group() and _DOTTED_CODE.match(value):
+    if " " in between.group() and _DOTTED_CODE.match(value) and not _LONG_PART.search(value):
         return
     # `NAME=value` without blanks is a variable of a shell or an env file.
     upper = name.isupper() and between.group() == "="
@@ -235,12 +241,14 @@ def _is_secret(value: str, *, strong: bool, quoted: bool) -> bool:
     if len(value) < 4 or _PLACEHOLDER.match(value) or _CODE_WORD.match(value):
         return False
     if _NUMBER.match(value) and not (strong and len(value) >= 6):
-        return False
+        return value.isdigit() and len(value) >= 16  # longer than a time in microseconds is not
     if _PATH.match(value) and not strong:
         return False
     if strong:
         return not value.startswith(("$", "%", "<", "{", "("))
-    if not quoted and (_DOTTED.match(value) or "://" in value):
+    if not quoted and "://" in value:
+        return False
+    if not quoted and _DOTTED.match(value) and not _LONG_PART.search(value):
         return False
     if " " in value:
         return False

@@ -29,27 +29,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 SEEDED = ("A", "B", "C")
 REPORT = bench.run(1, SEEDED)
 ROWS = {f"{suite} {row['name']}": row for suite, rows in REPORT["suites"].items() for row in rows}
-#: gates that do not hold, each with what would have to change; whoever makes one hold takes
-#: it out of here, which this test demands
-MISSES = {
-    "table, held out, prose, no clue": "a secret without any clue is left by the standard rules",
-    "table, held out, JSON": "a value of digits alone beside a secret's name",
-    "table, held out, YAML": "values in dotted parts (x.y.z), and of digits alone",
-    "table, held out, CLI option": "values in dotted parts, and of digits alone",
-    "table, held out, header": "values in dotted parts, and of digits alone",
-    "table, held out, URL query": "values in dotted parts, and of digits alone",
-    "table, held out, camelCase": "a value of digits alone beside a secret's name",
-    "table, held out, X_KEY_ID=": "a random value beside a name that ends in KEY_ID",
-    "table, 25 everyday leaks": "a passphrase in prose without 'is'; a query's signature",
-}
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_each_gate_holds(name: str) -> None:
     row = ROWS[name]
-    if row["name"] in MISSES:
-        assert not row["passed"], f"it holds now: take '{row['name']}' out of MISSES"
-        pytest.xfail(f"gate {row['gate']}: {MISSES[row['name']]}")
     assert row["passed"], row
 
 
@@ -258,9 +242,6 @@ def test_the_published_schedules_and_kills_are_of_a_release() -> None:
     assert {name.split(" ")[0] for name in rows} == {"D1", "D2", "D3", "D5", "D6", "D7", "D8"}
 
 
-def test_every_failed_gate_is_published_as_such() -> None:
-    text = DOCUMENT.read_text("utf-8")
-    failed = [row["name"] for row in ROWS.values() if not row["passed"]]
-    assert sorted(failed) == sorted(MISSES)
-    for name in failed:
-        assert re.search(rf"(?m)^\| {re.escape(name)} \|.*\*\*no\*\* \|$", text), name
+def test_no_gate_is_published_as_failed() -> None:
+    assert "**no** |" not in DOCUMENT.read_text("utf-8")
+    assert all(row["passed"] for row in ROWS.values())

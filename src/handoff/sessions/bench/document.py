@@ -30,9 +30,8 @@ _NOTES = {
     "A": "The evidence holds the rules of the user from the whole session, and of everything else "
     "the last 200 messages, up to 64 KiB: what a tool or the agent said in the middle of a long "
     "session is not in it. How much that leaves is the third figure.",
-    "B": "A gate that does not hold is marked **no**: those are values that the standard rules "
-    "leave although a name or the context speaks for a secret, and they are known "
-    "(tests/unit/sessions/test_bench.py lists why).",
+    "B": "With no clue at all, the standard rules leave what nothing tells from an id; some of the "
+    "rules were made while looking at this table, so that the split is no longer blind to them.",
     "D": "A round kills a real opener under a terminal of its own, every other one at a named "
     "point, and looks at what the next opener does. The window in the Desktop page is not played "
     "here (D4).",
