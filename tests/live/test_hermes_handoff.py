@@ -61,7 +61,7 @@ def test_the_store_of_each_release_is_read_as_it_is(place: Place) -> None:
         assert session.started > 1_600_000_000_000
         messages = list(store.messages([place.source]))
         assert RULE in messages[0].text
-        assert messages[0].at >= session.started - 2000
+        assert abs(messages[0].at - session.started) < 120_000
         assert any(TOOL in one.calls for one in messages)
         assert [one for one in store.started_since(session.started, 10) if one.id == place.source]
         assert not store.started_since(session.started + 10**9, 10)

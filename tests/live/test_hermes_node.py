@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.live.hermes_host import plugin_dir
-from tests.live.hermes_nodes import PLUGIN, Nodes, make_nodes
+from tests.live.hermes_nodes import PLUGIN, Nodes, make_nodes, settings
 from tests.support.waiting import until
 
 TOOLS = ("node_exec", "node_read", "node_write", "node_list", "node_edit", "node_job")
@@ -384,6 +384,32 @@ def test_as_an_installed_package_it_is_the_same_plugin(
         assert "lab" in [json.loads(line)["name"] for line in done.out.splitlines()]
     finally:
         aside.rename(installed)
+
+
+def test_tools_that_the_host_hides_are_reached_through_its_bridge(nodes: Nodes) -> None:
+    """As a host of 0.22 comes: the model finds plugins' tools by a search."""
+    nodes.host.configure(more=settings(), hidden=True)
+    try:
+        (value,) = turn(nodes, ("node_exec", {"target": "lab", "command": "exit 9"}))
+        if "output" not in value:  # a bridge tells of several calls at once
+            value = json.loads(value["results"][0]["result"])
+        assert value["returncode"] == 9
+    finally:
+        nodes.host.configure(more=settings())
+
+
+def test_in_a_process_of_its_own_the_plugin_works_as_well(nodes: Nodes) -> None:
+    if nodes.host.release == "0.19":
+        pytest.skip("this host isolates no plugins")
+    nodes.host.configure(more=settings("  isolation: host\n"))
+    try:
+        ran, listed = turn(
+            nodes, ("node_exec", {"target": "lab", "command": "exit 8"}), ("node_list", {})
+        )
+        assert ran["returncode"] == 8
+        assert listed["nodes"][0]["state"] == "connected"
+    finally:
+        nodes.host.configure(more=settings())
 
 
 # -- the host's own terminal on a node ----------------------------------------------------------

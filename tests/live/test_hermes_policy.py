@@ -142,19 +142,16 @@ def test_in_a_process_of_its_own_the_tool_works_and_says_what_is_missing(place: 
 def test_the_new_session_gets_the_model_that_the_source_used_last(place: Place) -> None:
     """Not the profile's default; and a named endpoint by its name."""
     attempt = "attempt-route"
-    host = place.host
+    other = Place(place.host, place.mind)
     with configured(place, LAB):
-        ran = host.ask("hello", "-m", "lab-model", "--provider", "custom:lab", session=place.source)
-        assert "hello" in ran.out
-        prepared = place.prepare(attempt)
-        assert prepared["ok"], prepared
-        route = {key: prepared["route"][key] for key in ("model", "provider", "origin")}
+        other.hand_off(attempt, "-m", "lab-model", "--provider", "custom:lab")
+        route = {key: other.first["route"][key] for key in ("model", "provider", "origin")}
         assert route == {"model": "lab-model", "provider": "custom:lab", "origin": "observed"}
-        with place.opening(attempt) as screen:
-            place.waits(attempt, screen)
+        with other.opening(attempt) as screen:
+            other.waits(attempt, screen)
             assert [one["model"] for one in place.mind.openings(attempt)] == ["lab-model"]
-            assert place.leave(screen) == 0
-        host.ask("back", "-m", MODEL, "--provider", "custom", session=place.source)
+            assert other.leave(screen) == 0
+    assert place.prepare("attempt-default")["route"]["model"] == MODEL
 
 
 def test_a_named_model_counts_if_its_provider_is_the_profiles(place: Place) -> None:
