@@ -225,6 +225,27 @@ def test_the_directory_serves_mcp_by_itself(
         process.stdout.close()
 
 
+def test_the_plugin_for_nodes_needs_what_its_host_has(
+    commit: str, tmp_path: pathlib.Path, isolated_home: Home
+) -> None:
+    made(ROOT, tmp_path / "out", "--commit", commit)
+    archive = archive_in(tmp_path / "out", "hermes-node-plugin")
+    home = release.extract(release.verify(archive), str(tmp_path))
+    other = tmp_path / "site"
+    (other / "handoff").mkdir(parents=True)
+    (other / "handoff" / "__init__.py").write_text('__version__ = "0.0.0-other"\n')
+    done = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", LOAD, home, other],
+        env=isolated_home.env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    needs = {name.strip("'") for name in done.stdout.strip("[]\n").split(", ")}
+    # what begins with an underscore is a part of cryptography's own
+    assert {name for name in needs if name[0] != "_"} == {"cryptography", "websockets"}
+
+
 def test_credits_for_media_stand_apart_from_the_licence(
     commit: str, tmp_path: pathlib.Path
 ) -> None:
