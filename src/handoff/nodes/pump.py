@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +28,10 @@ __all__ = ["WRITE_LIMIT", "Pump"]
 WRITE_LIMIT = 64 * 1024
 #: seconds that the other side has to answer our close
 CLOSE_S = 2.0
+#: RFC 6455 section 7.4.1: an unexpected condition
+INTERNAL = 1011
+
+log = logging.getLogger("handoff.nodes")
 
 
 class Socket(Protocol):
@@ -73,6 +78,8 @@ class Pump:
         reader = asyncio.create_task(self._read())
         try:
             await self._write()
+        except Exception as error:
+            self._broke(error)
         finally:
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -98,6 +105,8 @@ class Pump:
             self.link.lost(code, text)
         except OSError as error:
             self.link.lost(1006, str(error))
+        except Exception as error:
+            self._broke(error)
         self._tell()
         self.poke()
 
@@ -136,10 +145,21 @@ class Pump:
             await asyncio.wait_for(self._awake.wait(), left)
 
     def _tell(self) -> None:
-        for event in self.link.events():
-            if isinstance(event, Opened):
-                self._room(self.link.max_frame)
-            self._on_event(event)
+        while events := self.link.events():
+            for event in events:
+                if isinstance(event, Opened):
+                    self._room(self.link.max_frame)
+                try:
+                    self._on_event(event)
+                except Exception as error:
+                    self._broke(error)
+
+    def _broke(self, error: Exception) -> None:
+        """Something of ours went wrong: this link ends, and everybody who waits on it is told
+        so; the others go on."""
+        log.error("a link broke", exc_info=error)
+        self.link.lost(INTERNAL, "internal error")
+        self.poke()
 
     def _room(self, size: int) -> None:
         """The largest message that is taken now: little before the other side is known."""

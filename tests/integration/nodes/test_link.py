@@ -23,6 +23,7 @@ from handoff.nodes import audit
 from handoff.nodes.brain.core import Brain
 from handoff.nodes.brain.journal import BrainJournal
 from handoff.nodes.brain.server import NodePort
+from handoff.nodes.brain.session import Session
 from handoff.nodes.node.config import Config, server_url
 from handoff.nodes.node.dialler import Dialler, pair
 from handoff.nodes.node.engine import Engine, Settings
@@ -435,3 +436,94 @@ async def test_hundred_cuts(tmp_path: pathlib.Path) -> None:
             assert ok, answer
             await linked(made)
         assert (tmp_path / "ran").read_text() == "".join(f"{n}\n" for n in range(30))
+
+
+async def test_a_call_that_waited_for_its_node_is_told_once_and_whole(
+    tmp_path: pathlib.Path,
+) -> None:
+    size = 3 << 20  # more than one window
+    call = Exec(command=f"head -c {size} /dev/zero; echo end >&2", stream=True)
+    got: dict[str, int] = {}
+
+    async def pieces(stream: str, data: bytes) -> None:
+        got[stream] = got.get(stream, 0) + len(data)
+
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+        await until(lambda: not made.brain.sessions)
+        waiting = asyncio.create_task(
+            made.brain.call("n1", call, key="key-0001", wait_s=30, pieces=pieces)
+        )
+        await asyncio.sleep(0)
+        async with node(made):
+            ok, answer = await asyncio.wait_for(waiting, 30)
+        assert ok
+        assert got == {"stdout": size, "stderr": 4}
+        assert answer.stdout.bytes_total == size
+
+
+async def test_two_that_wait_with_one_key_are_one_call(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    real = Session.send
+
+    def send(self: Session, asking: Any) -> None:
+        sent.append(asking.key)
+        real(self, asking)
+
+    monkeypatch.setattr(Session, "send", send)
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+        await until(lambda: not made.brain.sessions)
+        call = Exec(command=f"echo x >>{tmp_path}/ran")
+        both = [
+            asyncio.create_task(made.brain.call("n1", call, key="key-0001", wait_s=30))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        async with node(made):
+            assert [one[0] for one in await asyncio.gather(*both)] == [True, True]
+        assert sent.count("key-0001") == 1
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_who_waits_for_a_revoked_node_is_told_at_once(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made, node(made):
+        await linked(made)
+        call = Exec(command=f"echo x >{tmp_path}/ran; sleep 600")
+        waiting = asyncio.create_task(made.brain.call("n1", call, key="key-0001"))
+        await until((tmp_path / "ran").exists)
+        assert made.brain.revoke("n1")
+        before = time.monotonic()
+        ok, failed = await waiting
+        assert time.monotonic() - before < 5
+        assert (ok, failed.code) == (False, "outcome_unknown")
+        assert "revoked" in failed.error
+
+
+async def test_what_breaks_on_a_link_ends_that_link_only(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house(tmp_path) as made, node(made) as dialler:
+        await linked(made)
+        first = made.brain.sessions["n1"]
+
+        def broken(*_: Any) -> None:
+            raise RuntimeError("wrong")
+
+        monkeypatch.setattr(first, "take", broken)
+        ok, failed = await made.brain.call("n1", calls.Stat("~"), key="")
+        assert (ok, failed.retry_safe) == (False, True)
+        await until(lambda: made.brain.sessions.get("n1") not in {None, first})
+        # and on the node's side
+        monkeypatch.setattr("handoff.nodes.node.serving.Serving._state", broken)
+        monkeypatch.setattr("handoff.nodes.node.serving.Serving._open", broken)
+        ok, failed = await made.brain.call("n1", calls.Stat("~"), key="")
+        assert (ok, failed.retry_safe) == (False, True)
+        monkeypatch.undo()
+        await until(lambda: dialler.status.state == "connected")
+        await until(lambda: "n1" in made.brain.sessions)
+        await ask(made, calls.GetFacts())

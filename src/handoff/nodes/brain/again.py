@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
 
 from handoff.errors import HandoffError, OutcomeUnknown, RequestConflict
 from handoff.nodes.brain.journal import Sent
@@ -14,11 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTENT",
+    "actor",
     "conflict",
     "from_journal",
     "installation",
     "late_after",
     "never_known",
+    "revoked",
 ]
 
 #: seconds that an answer may take to arrive
@@ -56,8 +60,24 @@ def never_known(asking: Asking) -> OutcomeUnknown:
     )
 
 
+def revoked(asking: Asking) -> OutcomeUnknown:
+    """It will not come back to say."""
+    return OutcomeUnknown(
+        f"{asking.node} was revoked while it carried out this call; it ends what it runs",
+        remedy="look at the machine itself",
+        key=asking.key,
+    )
+
+
 def late_after(call: Call) -> float | None:
     """Seconds after which a command's answer is overdue; None for what has no time limit."""
     if isinstance(call, calls.Exec) and not call.job and call.timeout_ms:
         return (call.timeout_ms + call.grace_ms) / 1000 + LATE_S
     return None
+
+
+def actor(by: str) -> Any:
+    """Who asked, from its JSON."""
+    with contextlib.suppress(ValueError):
+        return json.loads(by)
+    return by

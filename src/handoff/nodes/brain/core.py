@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,11 +26,13 @@ from handoff.nodes import told
 from handoff.nodes.audit import Audit
 from handoff.nodes.brain.again import (
     CONTENT,
+    actor,
     conflict,
     from_journal,
     installation,
     late_after,
     never_known,
+    revoked,
 )
 from handoff.nodes.brain.journal import BrainJournal, Sent
 from handoff.nodes.brain.session import Asking, Session
@@ -140,10 +141,11 @@ class Brain:
         """Settle what was under way, then learn what machine it is."""
         for sent in self.journal.open_calls(session.name):
             asking = self.asking.get(sent.key)
-            self._spawn(self._settle(session, sent, asking))
+            if asking is None or asking.session is not session:  # else it was sent just now
+                self._spawn(self._settle(session, sent, asking))
         facts: Mapping[str, Any] | None = None
         if session.calls2:
-            with contextlib.suppress(HandoffError):
+            with contextlib.suppress(HandoffError, TimeoutError):
                 asked = Asking("", session.name, GetFacts(), "")
                 session.send(asked)
                 _, answer = await asyncio.wait_for(asked.ended, 30)
@@ -224,6 +226,11 @@ class Brain:
             if joined is not None:
                 return joined
         session = await self._online(target, wait_s)
+        if key and wait_s > 0:  # another may have asked with it meanwhile
+            joined = await self._join(target, call, key, return_s)
+            if joined is not None:
+                return joined
+            session = self.sessions.get(target)
         if session is None:
             return False, CallFailed.of(self._offline(target), retry_safe=True)
         asking = Asking(key, target, call, by, pieces, feed)
@@ -263,6 +270,8 @@ class Brain:
         if session is not None:
             session.close("revoked")
             self._drop(session)
+        for asking in [one for one in self.asking.values() if one.node == name]:
+            self._settled(asking, False, CallFailed.of(revoked(asking)))
         self.audit.row("revoke", node=name, status="ok" if changed else "again")
         return changed
 
@@ -436,10 +445,3 @@ class Brain:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def actor(by: str) -> Any:
-    """Who asked, from its JSON."""
-    with contextlib.suppress(ValueError):
-        return json.loads(by)
-    return by
