@@ -121,7 +121,10 @@ def test_a_record_that_can_t_be_had_starts_nothing(
     wrong = cli.within(other)("dispatch", "--from", ref, "--executor", "fake", "--json")
     assert (wrong.code, json.loads(wrong.err)["code"]) == (3, "workspace_mismatch")
     assert cli("dispatch", "--from", ref[:-1] + "7").code in (2, 4)
-    assert cli("dispatch", "--from", "handoff://x/y").code == 2
+    for none in ("handoff://x/y", ""):
+        refused = cli("dispatch", "--from", none, "--json")
+        told = json.loads(refused.err)
+        assert (refused.code, told["remedy"]) == (2, "handoff session list --help")
     assert cli("dispatch", "--from", ref, "--profile", "nobody").code in (2, 3, 4)
     huge = git_repo.path / ".git" / "huge.md"
     huge.write_text("x" * (3 * 1024 * 1024 - 100))

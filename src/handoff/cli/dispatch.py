@@ -39,9 +39,7 @@ def parser() -> Parser:
     )
     made.add_argument("plan", nargs="?", help="file with the plan")
     made.add_argument("--prompt", metavar="TEXT", help="instruction; `-` reads standard input")
-    made.add_argument(
-        "--from", dest="record", metavar="REF", default="", help="go on from a handoff record"
-    )
+    made.add_argument("--from", dest="record", metavar="REF", help="go on from a handoff record")
     made.add_argument("--name", default="", help="name to show for the task")
     made.add_argument("--project", metavar="NAME", default="", help="a registered project")
     made.add_argument("--executor", metavar="NAME", default="", help="which executor")
@@ -119,7 +117,7 @@ def request(args: Namespace, context: Context) -> dict[str, Any]:
 
         body["plan_b64"] = b64encode(raw).decode()
         body["plan_name"] = os.path.basename(args.plan) if args.plan != "-" else "plan.md"
-    if args.record:
+    if args.record is not None:
         _add_record(body, args, context)
     elif args.plan is None and not (prompt or "").strip():
         raise UsageError(

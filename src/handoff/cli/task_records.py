@@ -54,7 +54,11 @@ def plan_of(ref: str, args: Namespace, context: Context, limit: int) -> tuple[by
     made = sessions(args)
     place = _folder(args, context)
     given = {"ref": ref, **({"workspace": place} if place else {})}
-    shown = made.call("show", given, Caller("cli"))
+    try:
+        shown = made.call("show", given, Caller("cli"))
+    except UsageError as error:
+        error.remedy = "handoff session list --help"
+        raise
     blocking = [one for one in shown["discrepancies"] if one["severity"] == "block"]
     if blocking:
         raise NotAllowed(

@@ -146,7 +146,7 @@ def mapped(records: Records, ref: str, profile: str) -> str:
     if made is None:
         raise UnknownRecord(
             f"{ref} was not imported here",
-            remedy="handoff session import FOLDER (with document.md and manifest.json)",
+            remedy="handoff session import --help",
             ref=ref,
         )
     return str(made["ref"])

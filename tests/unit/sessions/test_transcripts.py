@@ -166,6 +166,23 @@ def test_a_record_of_such_a_session_has_its_evidence(tmp_path: Path, kind: str) 
     assert shown["manifest"]["source"]["host"] == kind
 
 
+@pytest.mark.parametrize("kind", ["claude", "codex"])
+def test_a_session_that_nobody_handed_off_is_drafted(tmp_path: Path, kind: str) -> None:
+    session, make = KINDS[kind]
+    place = repository(tmp_path / "w")
+    path = make(tmp_path)
+    path.write_text(path.read_text().replace("/work/calc", str(place)))
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    profile = own(str(tmp_path / "home"))
+    kinds = adapters(profile, env(tmp_path))
+    service = Service(profile, kinds("other"), env=env(tmp_path), hosts=kinds)
+    [draft] = service.call("sweep", {}, Caller("cli", host=kind))["drafts"]
+    assert draft["session"] == session
+    shown = service.call("show", {"ref": draft["ref"]}, Caller("cli"))
+    assert shown["state"]["goal"]["text"] == kit.RULE
+    assert service.call("sweep", {}, Caller("cli", host=kind))["drafts"] == []
+
+
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=20)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | TEXT,
