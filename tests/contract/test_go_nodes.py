@@ -159,6 +159,7 @@ async def test_files_and_what_is_refused(pair: Pair) -> None:
         ("write", {"path": "/etc/x", "data": "x", "stream": False}, "path_not_allowed"),
         ("write", {"path": str(path), "data": "x", "mode": "create", "stream": False}, "io_error"),
         ("write", {"path": str(path), "data": "", "stream": False}, "unsupported_by_peer"),
+        ("write", {"path": str(path), "stream": True}, "unsupported_by_peer"),
         ("stat", {"path": str(path)}, "unsupported_by_peer"),
         ("exec", {"command": "true", "job": True}, "unsupported_by_peer"),
     ):

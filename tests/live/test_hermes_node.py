@@ -210,6 +210,28 @@ def test_in_a_real_turn_the_key_is_of_the_hosts_ids(nodes: Nodes) -> None:
     assert (asked["surface"], asked["tool"]) == ("hermes", "node_exec")
 
 
+def test_an_interrupt_of_the_user_ends_the_command_on_the_node(nodes: Nodes) -> None:
+    host, mark = nodes.host, nodes.files / f"begun-{time.monotonic_ns()}"
+    line = f"touch {mark}; sleep 50; touch {mark}.late"
+    text = f"CALL node_exec {json.dumps({'target': 'lab', 'command': line})}"
+    words = ("chat", "-q", text) if host.release == "0.22" else ("chat", "--cli")
+    with host.terminal(*words) as screen:
+        if host.release == "0.19":
+            screen.settle(2, 30)
+            screen.type(text)
+            screen.settle(1)
+            screen.type("\r")
+        until(mark.exists, "the command runs", within=60)
+        screen.type("\x03")
+
+        def cancelled() -> bool:
+            done = host.run("node", "logs", "--json", "-n", "1").ok()
+            return "cancelled" in done.out
+
+        until(cancelled, "the command was cancelled", within=45)
+    assert not pathlib.Path(f"{mark}.late").exists()
+
+
 # -- hermes node … ------------------------------------------------------------------------------
 
 

@@ -86,7 +86,12 @@ def as_it_can(call: Call, mark: str) -> tuple[Call, Shim | None]:
         UnsupportedByPeer: it can't be done there.
         BadRequest: a variable's name is none that a shell takes.
     """
-    if isinstance(call, Write) and not call.data and not call.stream and call.mode != "append":
+    if isinstance(call, Write) and call.stream:
+        raise UnsupportedByPeer(
+            "a node of the older kind takes no more than 256 KiB of a file at once",
+            remedy="write the rest with mode append",
+        )
+    if isinstance(call, Write) and not call.data and call.mode != "append":
         raise UnsupportedByPeer(
             "a node of the older kind can't write an empty file",
             remedy=f"run there: : > {shlex.quote(call.path)}",
