@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from handoff.errors import UsageError
+from handoff.sessions.text import no_name
 
 __all__ = ["ACTIONS", "MODEL_ACTIONS", "TOOL", "TOOL_SCHEMA", "Action", "Arg", "check"]
 
@@ -314,18 +315,12 @@ def _together(action: str, found: Mapping[str, Any]) -> list[dict[str, str]]:
     if "model" in args and not args["model"].need and ("model" in found) != ("provider" in found):
         lone = "provider" if "model" in found else "model"
         return [_fault(f"/{lone}", "missing", "model and provider go together: both or neither")]
-    for name in ("model", "provider"):  # kept and shown as they are, so they must be names
-        if isinstance(found.get(name), str) and _hides(found[name]):
-            return [_fault(f"/{name}", "wrong_value", "that is no name: it holds a secret")]
+    for name in ("model", "provider"):  # kept, shown, and arguments of a program: names only
+        if isinstance(found.get(name), str) and (why := no_name(found[name])):
+            return [_fault(f"/{name}", "wrong_value", f"that is no name: {why}")]
     if action == "opening_status" and "attempt_id" in found and "ref" in found:
         return [_fault("/ref", "wrong_value", "give attempt_id or ref, not both")]
     return []
-
-
-def _hides(text: str) -> bool:
-    from handoff.redaction import looks_secret
-
-    return looks_secret(text)
 
 
 def _fault(pointer: str, code: str, message: str) -> dict[str, str]:

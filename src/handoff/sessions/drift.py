@@ -36,6 +36,7 @@ class Now:
 
     ``workspace``: the folder as it was asked for. ``profile``: the active one. ``sessions``:
     the host's session store, a path or what opens it. ``host_version``: of the host.
+    ``lost_provider``: of the source's model, if the profile names it no more.
     ``opened``: other attempts of the record that reached a session. ``parallel``: a second
     opening is meant. ``host``: findings of the host's side (codes such as
     ``tool_not_allowed``), passed on."""
@@ -47,6 +48,7 @@ class Now:
     host_version: str = ""
     opened: Sequence[str] = ()
     parallel: bool = False
+    lost_provider: str = ""
     host: Sequence[Mapping[str, str]] = ()
 
 
@@ -282,6 +284,9 @@ def _host(record: Record, now: Now) -> Iterator[dict[str, Any]]:
     if now.host_version and source["host_version"] not in {"", now.host_version}:
         message = f"the host is {now.host_version}, it was {source['host_version']}"
         yield _one("host_changed", "warn", message)
+    if now.lost_provider:
+        message = f"the profile names no provider '{now.lost_provider}' any more"
+        yield _one("route_unavailable", "warn", message)
 
 
 def _others(records: RecordsView, record: Record, now: Now) -> Iterator[dict[str, Any]]:

@@ -142,9 +142,11 @@ def drift_of(
     """What of a record does not hold now. ``but``: attempts that do not count as others."""
     opened, unknown = _opened(service, record.ref, but)
     source = record.manifest["source"]
-    version = ""
+    version = lost = ""
     if host is not None and host.kind == source["host"]:
         version = host.version()[0]
+        lost, more = _lost_provider(service, host, source["session_id"])
+        unknown = [*unknown, *more]
     return drift.compare_record(
         service.records,
         record,
@@ -156,6 +158,7 @@ def drift_of(
             version,
             opened,
             parallel,
+            lost,
             unknown,
         ),
     )
@@ -183,6 +186,21 @@ def _opened(
         message = f"whether it was opened already can't be told: {error.cause}"
         return [], [{"code": "unavailable", "severity": "warn", "message": message}]
     return found, []
+
+
+def _lost_provider(
+    service: Service, host: HostAdapter, session_id: str
+) -> tuple[str, list[dict[str, str]]]:
+    """The provider of the source's last model, if the profile names it no more, or else "";
+    and what to say if that can't be told. Where nothing was observed, nothing is said."""
+    try:
+        seen = routes.last_route(service.journal, session_id)
+        if seen is None or host.provider_named(seen["provider"]):
+            return "", []
+    except HandoffError as error:
+        message = f"whether the source's model can still be had can't be told: {error.cause}"
+        return "", [{"code": "unavailable", "severity": "warn", "message": message}]
+    return str(seen["provider"]), []
 
 
 def opener_of(service: Service, kind: str) -> Opener | None:

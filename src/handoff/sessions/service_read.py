@@ -23,7 +23,7 @@ __all__ = ["ack", "list_", "log", "read", "search", "session_of", "show", "valid
 def read(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """One page of a record, with what has changed; for an attempt it is noted."""
     attempt = given.get("attempt_id", "")
-    record, found, readable = _readable(service, given, attempt)
+    record, found, readable = _readable(service, given, caller, attempt)
     if caller.surface == "mcp" or (caller.surface == "cli" and (attempt or caller.session_id)):
         readable = replace(readable, page_bytes=serving.AGENT_PAGE)
     page = given.get("page", 1)
@@ -59,7 +59,7 @@ def read(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str
 
 
 def _readable(
-    service: Service, given: Mapping[str, Any], attempt: str
+    service: Service, given: Mapping[str, Any], caller: Caller, attempt: str
 ) -> tuple[Record, drift.Drift, reading.Readable]:
     """The record with its drift, as text to be read and acknowledged."""
     workspace = given.get("workspace", "")
@@ -69,7 +69,10 @@ def _readable(
         workspace = workspace or frozen["workspace_given"]
         parallel = bool(frozen["allow_parallel"])
     record = service.records.read(given["ref"], binding=_binding(workspace))
-    found = drift_of(service, record, workspace, parallel=parallel, but=(attempt,))
+    # Within the host its version and its providers are at hand; from outside it would have to
+    # be started to be asked, which a reader does not do.
+    host = service.host if caller.surface in ("hermes", "desktop") else None
+    found = drift_of(service, record, workspace, host=host, parallel=parallel, but=(attempt,))
     dropped = _dropped(record)
     made, place = record.manifest, record.manifest["workspace"]
     front = serving.front(
@@ -156,7 +159,7 @@ def session_of(service: Service, caller: Caller, attempt: str) -> str:
 def ack(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """Accept what shows that all was read."""
     attempt = given["attempt_id"]
-    _record, _found, readable = _readable(service, given, attempt)
+    _record, _found, readable = _readable(service, given, caller, attempt)
     return reading.acknowledge(
         service.journal,
         readable,

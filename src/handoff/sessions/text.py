@@ -76,6 +76,16 @@ def _selects(text: str, at: int) -> bool:
     )
 
 
+def no_name(text: str) -> str:
+    """Why a text is no name of a model or a provider, which is kept, shown, and given to a
+    program as an argument; "" if it is one."""
+    from handoff.redaction import looks_secret
+
+    if text.startswith("-") or text != text.strip() or not text.isprintable():
+        return "it begins with '-' or a blank, or can't be shown"
+    return "it holds a secret" if looks_secret(text) else ""
+
+
 def describe(sign: str) -> str:
     """A sign by its number and name."""
     number = ord(sign)

@@ -243,3 +243,11 @@ def test_a_damaged_record_blocks(case: Case) -> None:
     assert case.look(ref).blocking == ["integrity_failed"]
     with pytest.raises(UnknownRecord):
         case.look(f"handoff://{'a' * 32}/{'b' * 32}")
+
+
+def test_other_rules_of_redaction_are_told(case: Case) -> None:
+    ref = case.create()
+    guard = RedactorGuard(KEY)
+    guard.ruleset = "handoff-redaction/2/standard"
+    case.records = Records(case.records.root, clock=case.clock, guard=guard)
+    assert case.codes(ref) == {"ruleset_changed": "warn"}

@@ -687,3 +687,34 @@ def test_a_lost_rule_is_read_whole_and_forges_nothing(kit: Kit) -> None:
     assert "\u202e" not in text
     for number in range(12):
         assert f"    │ ## Next Steps {number}<U+202E" in text
+
+
+@pytest.mark.parametrize("action", ["prepare_open", "summarize"])
+@pytest.mark.parametrize("name", ["model", "provider"])
+@pytest.mark.parametrize("value", ["--yolo", "-x", "a\nb", "a\x1b[2Jb", "a\u202eb", " a", " "])
+def test_what_is_no_name_becomes_no_argument(kit: Kit, action: str, name: str, value: str) -> None:
+    given: dict[str, Any] = {"model": "m", "provider": "p", "workspace": str(kit.work), name: value}
+    if action == "prepare_open":
+        given |= {"ref": kit.create()["ref"], "attempt_id": "attempt-0001"}
+    else:
+        given["accept_cost"] = True
+    told = kit.refused(action, **given)
+    assert told["details"]["faults"][0]["pointer"] == f"/{name}"
+    assert kit.call("opening_status")["attempts"] == []
+    assert kit.host.sent == []
+
+
+def test_a_provider_that_is_gone_and_another_host_are_told_before_and_at_reading(
+    kit: Kit,
+) -> None:
+    routes.observe(kit.service.journal, SESSION, "m", "p", "t1")
+    ref = kit.create()["ref"]
+    assert "route_unavailable" not in _codes(kit.ok("read", ref=ref))
+    kit.host.answers |= {"provider_named": False, "version": ("0.23.0", True)}
+    assert {"route_unavailable", "host_changed"} <= _codes(kit.ok("read", ref=ref))
+    kit.host.answers["provider_named"] = Failed("no", remedy="")
+    assert {"unavailable", "host_changed"} <= _codes(kit.ok("read", ref=ref))
+
+
+def _codes(told: Mapping[str, Any]) -> set[str]:
+    return {one["code"] for one in told["discrepancies"]}
