@@ -537,3 +537,30 @@ async def test_a_job_whose_start_was_not_noted_is_a_job(tmp_path: pathlib.Path) 
     async with engine(tmp_path) as one:
         made = await asyncio.wait_for(ok(one, "key-0001", call), 20)
         assert (made.job, made.state) == ("key-0001", "running")
+
+
+async def test_a_clock_that_jumps_forgets_no_call(tmp_path: pathlib.Path) -> None:
+    call = Exec(command=f"echo x >>{tmp_path}/ran")
+    async with engine(tmp_path) as one:
+        await ok(one, "key-0001", call)
+        one.journal.prune(SystemClock().now_ms() + 3650 * 24 * 3600 * 1000)
+        assert one.known("key-0001").state == "done"
+        await ok(one, "key-0001", call)
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_what_is_read_is_audited(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        (tmp_path / "files" / "a").write_bytes(b"text")
+        await ok(one, "read-0001", calls.Read(f"{tmp_path}/files/a"))
+        assert (await refused(one, "", calls.Read("/etc/shadow"))).code == "path_not_allowed"
+        assert (await refused(one, "", calls.Stat(f"{tmp_path}/files/b"))).code == "file_not_found"
+        await ok(one, "", calls.GetFacts())
+    found = [
+        (row["event"], row["request_id"], row["target"], row.get("verdict"), row.get("code"))
+        for row in audit.rows(f"{tmp_path}/node/audit")
+    ]
+    assert found == [
+        ("read", "read-0001", f"{tmp_path}/files/a", None, None),
+        ("read", "", "/etc/shadow", "deny", "path_not_allowed"),
+    ]

@@ -20,6 +20,7 @@ from handoff.link.files import make_folder
 __all__ = ["BrainJournal", "Sent"]
 
 KEPT = 50_000
+ALWAYS = 1_000
 KEPT_MS = 14 * 24 * 3600 * 1000
 LIMIT = 1 << 20
 _VERSION = 1
@@ -158,12 +159,14 @@ class BrainJournal:
         return [_sent(row) for row in rows]
 
     def prune(self, now_ms: int) -> int:
-        """Forget the oldest answered calls beyond what is kept. Returns how many."""
+        """Forget the oldest answered calls beyond what is kept. Returns how many. Age alone
+        forgets nothing: clocks jump."""
         with self._lock, self._typed():
             return self._db.execute(
-                "DELETE FROM calls WHERE state='done' AND (at_ms < ? OR key NOT IN"
-                " (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))",
-                (now_ms - KEPT_MS, KEPT),
+                "DELETE FROM calls WHERE state='done' AND ("
+                " (at_ms < ? AND key NOT IN (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))"
+                " OR key NOT IN (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))",
+                (now_ms - KEPT_MS, ALWAYS, KEPT),
             ).rowcount
 
     def close(self) -> None:

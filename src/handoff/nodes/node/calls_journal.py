@@ -20,8 +20,9 @@ from handoff.errors import RequestConflict, SchemaTooNew, StorageError, StorageF
 
 __all__ = ["CallsJournal", "Seen"]
 
-#: calls that are remembered, and how long at most
+#: calls that are remembered, and how many of them however old they seem
 KEPT = 20_000
+ALWAYS = 1_000
 KEPT_MS = 14 * 24 * 3600 * 1000
 #: bytes of one stored answer
 LIMIT = 1 << 20
@@ -145,12 +146,22 @@ class CallsJournal:
         return [_seen(row) for row in rows]
 
     def prune(self, now_ms: int) -> int:
-        """Forget the oldest finished calls beyond what is kept. Returns how many."""
+        """Forget the oldest finished calls beyond what is kept, and requests for a person's
+        word that are as old. Returns how many calls.
+
+        Age alone forgets nothing: a clock that jumps makes what was done a minute ago look
+        old, and a call that is forgotten would run again if its brain asked for it.
+        """
         with self._lock, self._typed():
+            self._db.execute(
+                "DELETE FROM asks WHERE at_ms < ? AND coalesce(verdict, '') != 'deny'",
+                (now_ms - KEPT_MS,),
+            )
             done = self._db.execute(
-                "DELETE FROM calls WHERE state='done' AND (at_ms < ? OR key NOT IN"
-                " (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))",
-                (now_ms - KEPT_MS, KEPT),
+                "DELETE FROM calls WHERE state='done' AND ("
+                " (at_ms < ? AND key NOT IN (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))"
+                " OR key NOT IN (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))",
+                (now_ms - KEPT_MS, ALWAYS, KEPT),
             )
             return done.rowcount
 

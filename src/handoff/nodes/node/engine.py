@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from handoff.errors import (
     ConfigError,
     HandoffError,
+    NotAllowed,
     OutcomeUnknown,
     PolicyDenied,
     Unreachable,
@@ -29,10 +30,10 @@ from handoff.nodes.audit import Audit
 from handoff.nodes.node import machine
 from handoff.nodes.node.asked import Known, Who, not_here, whole
 from handoff.nodes.node.calls_journal import CallsJournal, Seen
-from handoff.nodes.node.execs import Execs, folder_name, result
+from handoff.nodes.node.execs import Execs, folder_name
 from handoff.nodes.node.execs import info as job_info
 from handoff.nodes.node.filecalls import FileCalls, aside
-from handoff.nodes.node.keeping import Keep, Running
+from handoff.nodes.node.keeping import Keep
 from handoff.nodes.node.machine import Settings
 from handoff.nodes.node.policy import LOCK, Policy, load
 from handoff.nodes.node.ruling import rule
@@ -149,7 +150,7 @@ class Engine:
         lines = streams or NoStreams()
         try:
             if call.reads:
-                return True, await self._read(call, lines)
+                return True, await self._looked(key, call, who, lines)
             return await self._once(key, call, who, lines)
         except HandoffError as error:
             return False, CallFailed.of(error, retry_safe=call.reads)
@@ -159,8 +160,7 @@ class Engine:
             failed = HandoffError(f"the node could not do it: {error.strerror or error}")
             return False, CallFailed.of(failed)
         except Exception as error:
-            # whoever asked must not wait for ever because we are wrong; what it did is not
-            # known, and the journal says so as well
+            # our mistake: whoever asked must not wait for ever; the journal says the same
             log.exception("a call broke: %s", call.op)
             broken = f"the node broke at this call: {type(error).__name__}"
             if call.reads:
@@ -251,8 +251,8 @@ class Engine:
                 self.journal.drop(key)  # nothing was done: the key may be used again
                 with contextlib.suppress(HandoffError):
                     self._audit.row("call", **row, verdict="deny", code=error.code)
-                ended.cancel()
-                return False, CallFailed.of(error, retry_safe=True)
+                ended.set_result((False, CallFailed.of(error, retry_safe=True)))
+                return ended.result()
             try:
                 answer = await self._do(key, call, streams)
             except ConnectionError:
@@ -314,6 +314,19 @@ class Engine:
                 key=seen.key,
             )
         return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
+
+    async def _looked(self, key: str, call: Call, who: Who, streams: Streams) -> Result:
+        """A call that reads. The audit has a row of each that gave a file's content, and of
+        each that the policy refused."""
+        try:
+            answer = await self._read(call, streams)
+        except NotAllowed as error:
+            row = self._row(key, call, who)
+            self._audit.row("read", **row, verdict="deny", status="failed", code=error.code)
+            raise
+        if isinstance(call, calls.Read | calls.TreeGet | calls.Grep):
+            self._audit.row("read", **self._row(key, call, who), **told.outcome(answer))
+        return answer
 
     async def _read(self, call: Call, streams: Streams) -> Result:
         """A call that changes nothing."""
@@ -407,7 +420,7 @@ class Engine:
             ended: asyncio.Future[tuple[bool, Result]] = asyncio.get_running_loop().create_future()
             self._under_way[seen.key] = ended
             try:
-                answer = await self._ended(running, seen)
+                answer = await self._execs.ended(running, seen.args)
                 self._written(seen.key, answer, {"request_id": seen.key, "op": seen.op})
                 ended.set_result(answer)
                 return
@@ -416,15 +429,6 @@ class Engine:
                 if not ended.done():
                     ended.cancel()
         self._written(seen.key, answer, {"request_id": seen.key, "op": seen.op})
-
-    async def _ended(self, running: Running, seen: Seen) -> tuple[bool, Result]:
-        try:
-            await self._execs.ended(running)
-        except HandoffError as error:
-            return False, CallFailed.of(error)
-        head = int(seen.args.get("head_bytes", calls.HEAD_BYTES))
-        tail = int(seen.args.get("tail_bytes", calls.TAIL_BYTES))
-        return True, result(running, head, tail)
 
     async def _keeper(self) -> Keep:
         """The keeper, started anew if it is gone."""

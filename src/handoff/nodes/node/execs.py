@@ -14,6 +14,7 @@ from typing import Any
 from handoff.errors import (
     BadRequest,
     FileMissing,
+    HandoffError,
     NotARegularFile,
     OutcomeUnknown,
     PathNotAllowed,
@@ -26,7 +27,10 @@ from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.streams import Streams
 from handoff.nodes.told import shown
 from handoff.wire.node.calls import (
+    HEAD_BYTES,
     INLINE_LIMIT,
+    TAIL_BYTES,
+    CallFailed,
     Exec,
     ExecResult,
     JobInfo,
@@ -156,11 +160,18 @@ class Execs:
         whole = dict.fromkeys(sent, call.stream and listening)
         return result(running, call.head_bytes, call.tail_bytes, whole)
 
-    async def ended(self, running: Running) -> None:
-        """Until it has ended. Raises OutcomeUnknown if the keeper died meanwhile."""
-        while not running.done:
-            await running.wait(5.0)
-            await self._alive(running)
+    async def ended(
+        self, running: Running, args: Mapping[str, Any]
+    ) -> tuple[bool, ExecResult | CallFailed]:
+        """The answer to a command of an earlier process, once it has ended. args: its call's."""
+        try:
+            while not running.done:
+                await running.wait(5.0)
+                await self._alive(running)
+        except HandoffError as error:
+            return False, CallFailed.of(error)
+        head, tail = args.get("head_bytes", HEAD_BYTES), args.get("tail_bytes", TAIL_BYTES)
+        return True, result(running, int(head), int(tail))
 
     async def cancel(self, key: str, why: str, grace_ms: int = 2000) -> bool:
         """End a running command. False: it does not run."""
