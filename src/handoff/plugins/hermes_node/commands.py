@@ -103,7 +103,7 @@ class Commands:
             else:
                 print(f"hermes node {name}: {error.cause} ({error.code})", file=sys.stderr)
                 if error.remedy:
-                    print(f"  {error.remedy}", file=sys.stderr)
+                    print(f"  {results.in_hermes(error.remedy)}", file=sys.stderr)
             return error.exit_code
 
     def _pair(self, args: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ __all__ = [
     "bytes_of",
     "executed",
     "failure",
+    "in_hermes",
     "node_row",
     "refusal",
     "returncode",
@@ -53,6 +55,23 @@ def shown(data: bytes) -> tuple[str, str]:
         return b64encode(data).decode(), "base64"
 
 
+#: what a remedy of the command line's is called here, in this order
+_HERE = (
+    (r"handoff nodes exec \S+ --queue-until \S+ …", "wait_ms"),
+    (r"choose another with --host and --port", "hermes node restart --port PORT"),
+    (r"handoff nodes (serve|status)\b", r"hermes node restart"),
+    (r"handoff nodes\b", "hermes node"),
+    (r"^tail (\S+)$", r"look at \1"),
+)
+
+
+def in_hermes(remedy: str) -> str:
+    """A remedy with the words that count in Hermes."""
+    for pattern, said in _HERE:
+        remedy = re.sub(pattern, said, remedy)
+    return remedy
+
+
 def refusal(error: HandoffError, *, retry_safe: bool = False) -> dict[str, Any]:
     """An error of ours."""
     value: dict[str, Any] = {
@@ -73,7 +92,7 @@ def failure(value: Mapping[str, Any], key: str = "") -> dict[str, Any]:
         "retry_safe": value.get("retry_safe") is True,
     }
     if value.get("remedy"):
-        made["remedy"] = str(value["remedy"])
+        made["remedy"] = in_hermes(str(value["remedy"]))
     details = json.loads(json.dumps(value.get("details") or {}, default=str))
     if code == "outcome_unknown":
         made["status"] = "unknown_outcome"

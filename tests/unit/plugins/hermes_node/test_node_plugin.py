@@ -425,3 +425,16 @@ def test_the_mark_is_taken_off_and_the_folder_kept() -> None:
 def test_times_are_told_with_their_zone() -> None:
     assert results.time_text(0) is None
     assert results.time_text(1000) == "1970-01-01T00:00:01+00:00"
+
+
+def test_remedies_name_what_there_is_in_hermes() -> None:
+    """Every command of ours that a remedy of nodes and links names has another name here."""
+    for said, wanted in (
+        ("handoff nodes list", "hermes node list"),
+        ("handoff nodes serve", "hermes node restart"),
+        ("or wait: handoff nodes exec lab --queue-until 10m …", "or wait: wait_ms"),
+        ("at the node: hermes-node approve a1", "at the node: hermes-node approve a1"),
+    ):
+        assert results.in_hermes(said) == wanted
+    answer = use(Brain(NodeOffline("away", remedy="handoff nodes list")), "node_list", {})
+    assert answer["remedy"] == "hermes node list"
