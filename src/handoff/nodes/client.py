@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from handoff.errors import (
+    HandoffError,
     LaunchFailed,
     OutcomeUnknown,
     ProtocolViolation,
@@ -31,6 +32,8 @@ __all__ = ["BrainClient", "new_key"]
 
 SOCKET = "brain.sock"
 START_S = 20.0
+#: seconds that a brain may take to hear that a call is to end
+CANCEL_S = 5.0
 Pieces = Callable[[str, bytes], None]
 
 
@@ -113,7 +116,7 @@ class BrainClient:
         while True:
             try:
                 with self._open() as sock:
-                    return _talk(sock, request, pieces, feed)
+                    return _talk(sock, request, pieces, feed, self._cancel)
             except (ConnectionError, EOFError) as error:
                 # a stream can't be begun anew; without a key the same call is another call
                 again += 1
@@ -123,6 +126,13 @@ class BrainClient:
                         remedy="ask again with the same key" if key else "look before you repeat",
                         key=key,
                     ) from error
+
+    def _cancel(self, key: str) -> None:
+        """On a connection of its own: the call's may be full of its input."""
+        with contextlib.suppress(OSError, HandoffError, EOFError), self._connect() as sock:
+            sock.settimeout(CANCEL_S)
+            _send(sock, json_frame({"op": "cancel", "key": key}))
+            _receive(sock)
 
     def start(self) -> None:
         """Start the folder's brain unless one runs.
@@ -214,6 +224,7 @@ def _talk(
     request: dict[str, Any],
     pieces: Pieces | None,
     feed: Iterator[bytes] | None,
+    cancel: Callable[[str], None],
 ) -> tuple[bool, dict[str, Any]]:
     """One call on one connection."""
     import threading
@@ -226,10 +237,10 @@ def _talk(
         try:
             frame = _receive(sock)
         except KeyboardInterrupt:
-            if cancelled:
+            if cancelled or not request["key"]:
                 raise
             cancelled = True
-            _send(sock, json_frame({"cancel": True}))
+            cancel(request["key"])
             continue
         if isinstance(frame, tuple):
             if pieces is not None:

@@ -18,6 +18,7 @@ import pytest
 from handoff.clock import SystemClock
 from handoff.errors import (
     BadRequest,
+    HandoffError,
     NodeExists,
     RequestConflict,
     UnknownNode,
@@ -192,3 +193,58 @@ async def test_pairing_words(brain: BrainClient) -> None:
     assert (await run(brain.ask, "nodes"))["count"] == 0
     with pytest.raises(BadRequest):
         await run(brain.ask, "nothing")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"by": 1}, {"wait_s": 1e400}, {"key": "\ud800" * 8}, {"key": 7}]
+)
+async def test_a_request_that_makes_no_sense_is_answered(
+    brain: BrainClient, fields: dict[str, Any]
+) -> None:
+    call = {"target": "n9", "call": {"op": "stat", "args": {"path": "~"}}}
+    with pytest.raises(HandoffError) as raised:
+        await run(brain.ask, "call", **{**call, **fields})
+    assert raised.value.code in {"unknown_node", "bad_request"}
+    for op, more in (("code", {"name": "n1", "ttl_s": 1e400}), ("code", {"name": "\ud800"})):
+        with pytest.raises(HandoffError) as raised:
+            await run(brain.ask, op, **more)
+        assert raised.value.code != "protocol_violation"
+
+
+async def test_an_interrupt_is_heard_while_input_waits(
+    tmp_path: pathlib.Path, brain: BrainClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the terminal: the command reads nothing, and its input fills every buffer."""
+    from handoff.nodes import client as module
+
+    real = module._receive
+    interrupts = iter([True])
+    started = tmp_path / "ran"
+
+    def receive(sock: Any) -> Any:
+        if next(interrupts, False):
+            until = time.monotonic() + 20
+            while not started.exists():
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            time.sleep(0.3)  # so that what feeds it stands still
+            raise KeyboardInterrupt
+        return real(sock)
+
+    async with node(tmp_path, brain):
+        monkeypatch.setattr(module, "_receive", receive)
+        command = f"echo x >{started}; exec sleep 600"
+        ok, answer = await asyncio.wait_for(
+            run(
+                brain.call,
+                "n1",
+                "exec",
+                {"command": command, "stdin": "stream", "stream": True},
+                key=new_key(),
+                pieces=lambda *_: None,
+                feed=iter([bytes(1 << 20)] * 40),
+            ),
+            30,
+        )
+        assert ok
+        assert answer["status"] == "cancelled"

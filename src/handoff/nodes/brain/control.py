@@ -17,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+import math
 import os
 import socket
 import struct
@@ -38,6 +40,8 @@ __all__ = ["ControlSocket"]
 SOCKET = "brain.sock"
 #: frames of a call's input that may wait
 QUEUE = 8
+
+log = logging.getLogger("handoff.nodes")
 
 
 class ControlSocket:
@@ -124,6 +128,11 @@ class ControlSocket:
             return {"ok": True, **work(request)}
         except HandoffError as error:
             return failure(error)
+        except ConnectionError:
+            raise
+        except Exception as error:  # an answer that never comes would be taken for a crash
+            log.exception("a request broke: %s", str(op)[:40])
+            return failure(HandoffError(f"the brain broke at this: {type(error).__name__}"))
 
     def _nodes(self, _: dict[str, Any]) -> dict[str, Any]:
         linked = {one.name: asdict(one) for one in self._brain.connected()}
@@ -280,7 +289,7 @@ class _Call:
                     await self._input.put(b"")
                 elif frame.get("cancel"):
                     await self._brain.cancel(self._key)
-        except (ConnectionError, asyncio.IncompleteReadError, ProtocolViolation):
+        except (ConnectionError, asyncio.IncompleteReadError, HandoffError):
             self._gone = True
             if self._feeds:
                 await self._input.put(b"")
@@ -327,7 +336,8 @@ def texts(request: dict[str, Any], name: str) -> list[str]:
 def number(request: dict[str, Any], name: str, default: int) -> Any:
     """A number, at least 0. Raises BadRequest."""
     found = request.get(name, default)
-    if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+    good = isinstance(found, int | float) and not isinstance(found, bool)
+    if not good or not math.isfinite(found) or not 0 <= found < 2**53:
         raise BadRequest(f"'{name}' must be a number from 0", field=name)
     return found
 
