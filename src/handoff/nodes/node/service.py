@@ -33,7 +33,8 @@ def systemd(config: str) -> str:
         "Restart=on-failure\n"
         "RestartSec=5\n"
         "RestartPreventExitStatus=2 3\n"
-        "KillMode=mixed\n"
+        # what was running when it crashed is found again by the node that is started anew
+        "KillMode=process\n"
         "TimeoutStopSec=20\n"
         "\n"
         "[Install]\n"
