@@ -120,6 +120,9 @@ class Commands:
                 f"  hermes-node pair --server {told['address']} --token … --name {told['name']}\n"
                 "  (or server_url, name and token in its config.toml, mode 0600)"
             )
+            if str(told["address"]).startswith("wss:"):
+                where = os.path.join(self._runtime.folder(), "cert.pem")
+                _say(f"  a copy of {where} goes there as well: [server] ca_cert")
             return 0
         told = brain.ask(
             "code",
