@@ -44,7 +44,8 @@ def settings(root: pathlib.Path) -> Settings:
 async def engine(root: pathlib.Path, *, stop: bool = True) -> AsyncIterator[Engine]:
     made = settings(root)
     log = audit.Audit(f"{made.folder}/audit", "node", Redactor(b"k" * 32).redact, SystemClock())
-    one = Engine(made, log, SystemClock(), {"PATH": os.environ["PATH"]})
+    environ = {"PATH": os.environ["PATH"], "SECRET_OF_THE_NODE": "1"}
+    one = Engine(made, log, SystemClock(), environ)
     await one.open()
     try:
         yield one
@@ -136,6 +137,31 @@ async def test_cwd_env_home_and_stdin(tmp_path: pathlib.Path) -> None:
             )
             assert failed.code.startswith(code)
         assert not (tmp_path / "ran").exists()
+
+
+async def test_a_command_sees_nothing_of_the_nodes_own_variables(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        made = await ok(one, "key-0001", Exec(argv=("env",)))
+        names = {line.partition("=")[0] for line in made.stdout.head.decode().splitlines()}
+        assert "PATH" in names
+        assert "SECRET_OF_THE_NODE" not in names
+
+
+async def test_a_cancel_reaches_a_command_in_a_shell_session(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        await ok(one, "key-0001", calls.ShellOpen("work"))
+        started = tmp_path / "ran"
+        command = f"echo some; echo x >{started}; sleep 600"
+        asked = asyncio.create_task(one.call("key-0002", Exec(command=command, shell="work"), WHO))
+        while not started.exists():
+            await asyncio.sleep(0.01)
+        assert await one.cancel("key-0002")
+        good, answer = await asyncio.wait_for(asked, 20)
+        assert good
+        assert isinstance(answer, ExecResult)
+        assert (answer.status, answer.stdout.head) == ("cancelled", b"some\n")
+        assert "ended with it" in answer.note
+        assert not await one.cancel("key-0002")
 
 
 async def test_streams_both_ways(tmp_path: pathlib.Path) -> None:

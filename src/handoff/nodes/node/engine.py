@@ -159,8 +159,7 @@ class Engine:
         except OSError as error:
             failed = HandoffError(f"the node could not do it: {error.strerror or error}")
             return False, CallFailed.of(failed)
-        except Exception as error:
-            # our mistake: whoever asked must not wait for ever; the journal says the same
+        except Exception as error:  # our mistake: whoever asked must not wait for ever
             log.exception("a call broke: %s", call.op)
             broken = f"the node broke at this call: {type(error).__name__}"
             if call.reads:
@@ -169,7 +168,8 @@ class Engine:
 
     async def cancel(self, key: str, why: str = "cancel", grace_ms: int = 2000) -> bool:
         """End a call that runs. False: it does not, or it is none that can be ended."""
-        return await self._execs.cancel(key, why, grace_ms)
+        ended = await self._execs.cancel(key, why, grace_ms)
+        return ended or await self._shells.cancel(key, grace_ms)
 
     async def signal(self, key: str, number: int) -> bool:
         """Send a signal to a call's command. False: it does not run."""
@@ -370,7 +370,7 @@ class Engine:
         """A call that changes something; it has been noted and allowed."""
         match call:
             case calls.Exec() if call.shell:
-                return await self._shells.run(call, streams)
+                return await self._shells.run(key, call, streams)
             case calls.ShellOpen():
                 return await self._shells.open(key, call)
             case calls.ShellClose():
@@ -433,9 +433,9 @@ class Engine:
     async def _keeper(self) -> Keep:
         """The keeper, started anew if it is gone."""
         async with self._keep_lock:
-            if self._keep is not None and not self._keep.lost.is_set():
-                return self._keep
             if self._keep is not None:
+                if not self._keep.lost.is_set():
+                    return self._keep
                 await self._keep.close()
             self._keep = await Keep.open(os.path.join(self._set.folder, "calls"))
             return self._keep

@@ -58,6 +58,7 @@ class _Session:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     read: int = 0
     fed: int = 0
+    ended_by: str = ""
 
 
 class ShellCalls:
@@ -68,6 +69,8 @@ class ShellCalls:
         self._keep = keep
         self._clock = clock
         self._sessions: dict[str, _Session] = {}
+        #: the sessions in which commands run now, by the keys of their calls
+        self._busy: dict[str, _Session] = {}
 
     async def open(self, key: str, call: ShellOpen) -> ShellInfo:
         """Open a session; one of that name that is open is answered as it is.
@@ -117,7 +120,17 @@ class ShellCalls:
         await self.find()
         return Shells(tuple(_info(one) for _, one in sorted(self._sessions.items())))
 
-    async def run(self, call: Exec, streams: Streams) -> ExecResult:
+    async def cancel(self, key: str, grace_ms: int) -> bool:
+        """End a command, and the session that it runs in. False: it does not run."""
+        session = self._busy.get(key)
+        if session is None or session.running.done:
+            return False
+        keep: Keep = await self._keep()
+        session.ended_by = "cancel"
+        await keep.end(session.running, "cancel", grace_ms)
+        return True
+
+    async def run(self, key: str, call: Exec, streams: Streams) -> ExecResult:
         """Run a command line in a session.
 
         Raises:
@@ -138,7 +151,11 @@ class ShellCalls:
                 remedy="open it anew",
             )
         async with session.lock:
-            return await self._run(session, call, streams)
+            self._busy[key] = session
+            try:
+                return await self._run(session, call, streams)
+            finally:
+                del self._busy[key]
 
     async def _start(self, key: str, call: ShellOpen) -> _Session:
         now = self._clock.now_ms()
@@ -215,6 +232,8 @@ class ShellCalls:
             self._sessions.pop(session.name, None)
         number = running.state.get("signal") if ended is None else None
         status = "timeout" if why == "timeout" else "ok" if code == 0 else "error"
+        if ended is None and session.ended_by == "cancel" and why != "timeout":
+            status, why, code = "cancelled", "cancel", None
         outputs = [
             _output(running, inner, began[name], call, streamed=streamed) for name, inner in _NAMES
         ]
@@ -225,7 +244,7 @@ class ShellCalls:
             stdout=outputs[0],
             stderr=outputs[1],
             duration_ms=round((time.monotonic() - started) * 1000),
-            ended_by=why if number is None or why == "timeout" else "signal",
+            ended_by=why if number is None or why != "exit" else "signal",
             cwd=session.cwd,
             note=note,
         )
