@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -198,3 +199,32 @@ async def test_revoked_means_gone(pair: Pair) -> None:
             pair.node.url, "lab", pair.node.token, pair.node.roots, pair.node.version
         ):
             pass
+
+
+async def test_over_tls_with_our_certificate_as_its_authority(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = str(tmp_path / "brain")
+    make_folder(folder)
+    save_settings(folder, Settings(port=0))
+    brain = BrainClient(folder, PROGRAM)
+    try:
+        told = await asyncio.to_thread(brain.ask, "token", name="lab", keep=True)
+        assert told["address"].startswith("wss://127.0.0.1:")
+        node = GoNode(told["address"], "lab", told["token"], [tmp_path], "0.2.0")
+        node.trusts = ssl.create_default_context()
+        with pytest.raises(ssl.SSLError):
+            await node.__aenter__()
+        node.trusts = ssl.create_default_context(cafile=f"{folder}/cert.pem")
+        async with node:
+            await asyncio.to_thread(
+                until, lambda: brain.ask("nodes")["nodes"][0]["state"] == "connected"
+            )
+            ok, value = await asyncio.to_thread(
+                brain.call, "lab", "exec", {"command": "exit 7"}, key=new_key()
+            )
+            assert (ok, value["exit_code"]) == (True, 7)
+    finally:
+        await asyncio.to_thread(BrainClient(folder, None).ask, "stop")
+        await asyncio.to_thread(until, lambda: not brain.running())

@@ -13,6 +13,7 @@ import os
 import pathlib
 import shlex
 import signal
+import ssl
 import sys
 import time
 from typing import Any, Self
@@ -118,6 +119,8 @@ class GoNode:
         self.url, self.name, self.token = url, name, token
         self.roots = roots
         self.version = version
+        #: its ca_cert, for wss
+        self.trusts: ssl.SSLContext | None = None
         self.sealed = version >= "0.2"
         self.chunks = False
         self.asked: list[dict[str, Any]] = []
@@ -127,7 +130,11 @@ class GoNode:
 
     async def __aenter__(self) -> Self:
         self._socket: ClientConnection = await connect(
-            self.url.rstrip("/") + "/ws/nodes", max_size=None, ping_interval=None, proxy=None
+            self.url.rstrip("/") + "/ws/nodes",
+            max_size=None,
+            ping_interval=None,
+            proxy=None,
+            ssl=self.trusts,
         )
         await self._greet()
         self._task = asyncio.create_task(self._serve())
