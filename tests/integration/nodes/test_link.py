@@ -527,3 +527,26 @@ async def test_what_breaks_on_a_link_ends_that_link_only(
         await until(lambda: dialler.status.state == "connected")
         await until(lambda: "n1" in made.brain.sessions)
         await ask(made, calls.GetFacts())
+
+
+async def test_a_call_outlives_the_name_of_its_node(tmp_path: pathlib.Path) -> None:
+    call = Exec(command=f"echo x >>{tmp_path}/ran; cat {tmp_path}/go")
+    os.mkfifo(tmp_path / "go")
+    async with house(tmp_path) as made:
+        async with node(made, stop=False):
+            await linked(made)
+            asked = asyncio.create_task(made.brain.call("n1", call, key="key-0001", return_s=0.1))
+            await until((tmp_path / "ran").exists)
+            made.brain.rename("n1", "n2")
+            ok, failed = await asked
+            assert (ok, failed.code) == (False, "outcome_unknown")
+        (tmp_path / "n2").symlink_to("n1")
+        async with node(made, "n2"):
+            await linked(made, "n2")
+            asked = asyncio.create_task(made.brain.call("n2", call, key="key-0001"))
+            with await asyncio.to_thread(open, tmp_path / "go", "w") as file:
+                file.write("over")
+            ok, answer = await asked
+            assert ok
+            assert answer.stdout.head == b"over"
+            assert (tmp_path / "ran").read_text() == "x\n"

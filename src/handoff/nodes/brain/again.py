@@ -6,12 +6,13 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from handoff.errors import HandoffError, OutcomeUnknown, RequestConflict
+from handoff.errors import HandoffError, NodeOffline, OutcomeUnknown, RequestConflict
 from handoff.nodes.brain.journal import Sent
 from handoff.wire.node import calls
 from handoff.wire.node.calls import Call
 
 if TYPE_CHECKING:
+    from handoff.link.records import NodeRecord
     from handoff.nodes.brain.session import Asking
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "installation",
     "late_after",
     "never_known",
+    "not_back",
+    "offline",
     "revoked",
 ]
 
@@ -57,6 +60,27 @@ def never_known(asking: Asking) -> OutcomeUnknown:
         f"{asking.node} does not know any more what became of this call; it may have run",
         remedy="look at what it has done before you ask again with a new key",
         key=asking.key,
+    )
+
+
+def not_back(asking: Asking) -> OutcomeUnknown:
+    """It may still say."""
+    return OutcomeUnknown(
+        f"{asking.node} does not answer: the link was lost, and the node has not come back yet",
+        remedy="ask again with the same key: the node keeps the result",
+        key=asking.key,
+    )
+
+
+def offline(node: NodeRecord) -> NodeOffline:
+    """A node that is not linked."""
+    return NodeOffline(
+        f"{node.name} is not connected",
+        remedy=f"start it there: hermes-node run; or wait: handoff nodes exec {node.name}"
+        " --queue-until 10m …",
+        node=node.name,
+        last_seen_ms=node.last_ms,
+        revoked=node.revoked_ms is not None,
     )
 
 

@@ -186,15 +186,12 @@ class ControlSocket:
         name = text(request, "name")
         self._brain.revoke(name)
         self._brain.store.remove(name)
+        self._brain.audit.row("remove", node=name, status="ok")
         return {}
 
     def _rename(self, request: dict[str, Any]) -> dict[str, Any]:
         name, to = text(request, "name"), text(request, "to")
-        self._brain.store.rename(name, to)
-        session = self._brain.sessions.get(name)
-        if session is not None:
-            session.close("replaced", f"it is called {to} now")
-        self._brain.audit.row("rename", node=name, target=to, status="ok")
+        self._brain.rename(name, to)
         return {"name": to}
 
     def _rotate(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -211,7 +208,9 @@ class ControlSocket:
         return {}
 
     def _require(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._brain.store.set_require(text(request, "name"), text(request, "require", ""))
+        name, require = text(request, "name"), text(request, "require", "")
+        self._brain.store.set_require(name, require)
+        self._brain.audit.row("require", node=name, target=require, status="ok")
         return {}
 
     def _stop(self, _: dict[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
     HandoffError,
-    NodeOffline,
-    OutcomeUnknown,
     Unreachable,
 )
 from handoff.link.keys import MachineKey
@@ -32,6 +30,8 @@ from handoff.nodes.brain.again import (
     installation,
     late_after,
     never_known,
+    not_back,
+    offline,
     revoked,
 )
 from handoff.nodes.brain.journal import BrainJournal, Sent
@@ -232,7 +232,7 @@ class Brain:
                 return joined
             session = self.sessions.get(target)
         if session is None:
-            return False, CallFailed.of(self._offline(target), retry_safe=True)
+            return False, CallFailed.of(offline(self.store.node(target)), retry_safe=True)
         asking = Asking(key, target, call, by, pieces, feed)
         if not call.reads:
             known = self._note(session, asking)
@@ -274,6 +274,22 @@ class Brain:
             self._settled(asking, False, CallFailed.of(revoked(asking)))
         self.audit.row("revoke", node=name, status="ok" if changed else "again")
         return changed
+
+    def rename(self, name: str, to: str) -> None:
+        """Call a node otherwise: its link ends, its calls are those of the new name.
+
+        Raises:
+            BadRequest, UnknownNode, NodeExists.
+        """
+        self.store.rename(name, to)
+        self.journal.rename(name, to)
+        session = self.sessions.get(name)
+        if session is not None:
+            session.close("replaced", f"it is called {to} now")
+            self._drop(session)
+        for asking in self.asking.values():
+            asking.node = to if asking.node == name else asking.node
+        self.audit.row("rename", node=name, target=to, status="ok")
 
     async def close(self) -> None:
         """End every link."""
@@ -344,21 +360,13 @@ class Brain:
                 if asking.ended.done():
                     return asking.ended.result()
                 if not asking.away.is_set():
-                    return False, self._unknown(asking)
+                    return False, CallFailed.of(not_back(asking))
                 with contextlib.suppress(TimeoutError):
                     return await asyncio.wait_for(asyncio.shield(asking.ended), return_s)
                 if asking.away.is_set():
-                    return False, self._unknown(asking)
+                    return False, CallFailed.of(not_back(asking))
         finally:
             asking.waiters -= 1
-
-    def _unknown(self, asking: Asking) -> CallFailed:
-        error = OutcomeUnknown(
-            f"{asking.node} does not answer: the link was lost, and the node has not come back yet",
-            remedy="ask again with the same key: the node keeps the result",
-            key=asking.key,
-        )
-        return CallFailed.of(error)
 
     async def _settle(self, session: Session, sent: Sent, asking: Asking | None) -> None:
         """Find out from a node that is back what became of a call."""
@@ -429,17 +437,6 @@ class Brain:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(back.wait(), wait_s)
         return self.sessions.get(target)
-
-    def _offline(self, target: str) -> NodeOffline:
-        record = self.store.node(target)
-        return NodeOffline(
-            f"{target} is not connected",
-            remedy=f"start it there: hermes-node run; or wait: handoff nodes exec {target}"
-            " --queue-until 10m …",
-            node=target,
-            last_seen_ms=record.last_ms,
-            revoked=record.revoked_ms is not None,
-        )
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

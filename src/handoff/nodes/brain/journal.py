@@ -127,6 +127,11 @@ class BrainJournal:
         with self._lock, self._typed():
             self._db.execute("UPDATE calls SET instance=? WHERE key=?", (instance, key))
 
+    def rename(self, node: str, to: str) -> None:
+        """A node has another name."""
+        with self._lock, self._typed():
+            self._db.execute("UPDATE calls SET node=? WHERE node=?", (to, node))
+
     def end(self, key: str, *, ok: bool, answer: dict[str, Any]) -> None:
         """What came of it."""
         text = json.dumps(answer, separators=(",", ":"))
