@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from handoff.clock import SystemClock
-from handoff.errors import PairingRefused
+from handoff.errors import PairingRefused, StorageFull
 from handoff.link.keys import MachineKey, load_or_make_key, new_key
 from handoff.link.tls import load_or_make_certificate, server_context
 from handoff.link.tokens import NodeStore
@@ -550,3 +550,36 @@ async def test_a_call_outlives_the_name_of_its_node(tmp_path: pathlib.Path) -> N
             assert ok
             assert answer.stdout.head == b"over"
             assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_who_is_refused_can_not_fill_the_audit(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made:
+        for _ in range(200):
+            made.brain._refused(node="x" * 64, remote="192.0.2.1", code="invalid_token")
+        rows = list(audit.rows(str(tmp_path / "brain" / "audit")))
+        assert len(rows) == 60
+        assert made.brain._refusals is not None
+        made.brain._refusals._written.clear()
+        made.brain._refused(node="y", remote="192.0.2.1", code="invalid_token")
+        last = list(audit.rows(str(tmp_path / "brain" / "audit")))[-1]
+        assert last["target"] == "140 refusals before it were not written"
+
+
+async def test_a_link_that_ends_while_nothing_can_be_audited_is_over(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **more: object) -> None:
+        raise StorageFull("no space left")
+
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+            asked = asyncio.create_task(
+                made.brain.call("n1", Exec(command="sleep 600"), key="key-0001", return_s=0.1)
+            )
+            await until(lambda: "key-0001" in made.brain.asking)
+            monkeypatch.setattr(made.brain.audit, "row", full)
+        ok, failed = await asyncio.wait_for(asked, 20)
+        assert (ok, failed.code) == (False, "outcome_unknown")
+        assert not made.brain.sessions
+        monkeypatch.undo()

@@ -37,6 +37,7 @@ from handoff.nodes.brain.again import (
 from handoff.nodes.brain.journal import BrainJournal, Sent
 from handoff.nodes.brain.session import Asking, Session
 from handoff.nodes.brain.shown import Connected
+from handoff.nodes.brain.strangers import Refusals
 from handoff.wire.node import calls
 from handoff.wire.node.calls import Call, CallFailed, GetFacts, Result
 from handoff.wire.node.events import Admit as AdmitEvent
@@ -67,6 +68,7 @@ class Brain:
     asking: dict[str, Asking] = field(default_factory=dict)
     _back: dict[str, asyncio.Event] = field(default_factory=dict)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _refusals: Refusals | None = None
 
     # -- links ------------------------------------------------------------------------------
 
@@ -95,13 +97,7 @@ class Brain:
         try:
             answer = self.store.redeem(pair, self.key)
         except HandoffError as error:
-            self.audit.row(
-                "pair",
-                node=pair.node_name,
-                remote=session.remote,
-                status="refused",
-                code=error.code,
-            )
+            self._refused("pair", node=pair.node_name, remote=session.remote, code=error.code)
             raise
         self.audit.row("pair", node=answer.node_name, remote=session.remote, status="ok")
         old = self.sessions.get(answer.node_name)
@@ -154,27 +150,27 @@ class Brain:
             self.store.seen(session.name, facts)
 
     def _ended(self, session: Session, event: Ended) -> None:
+        reason = event.close.reason
+        self._drop(session)  # whatever becomes of the audit
         if session.name and session.connected_ms:
+            with contextlib.suppress(HandoffError):
+                self.store.seen(session.name)
             self.audit.row(
                 "link",
                 node=session.name,
                 remote=session.remote,
                 status="closed",
-                code=event.close.reason,
+                code=reason,
                 session=session.id,
             )
-            with contextlib.suppress(HandoffError):
-                self.store.seen(session.name)
-        elif event.close.reason not in {"paired", "lost"}:
+        elif reason not in {"paired", "lost"}:
             named = session.link.hello.node_name if session.link.hello else ""
-            self.audit.row(
-                "link",
-                node=named[:64],
-                remote=session.remote,
-                status="refused",
-                code=event.close.reason,
-            )
-        self._drop(session)
+            self._refused(node=named[:64], remote=session.remote, code=reason)
+
+    def _refused(self, event: str = "link", **fields: Any) -> None:
+        if self._refusals is None:
+            self._refusals = Refusals(self.audit, self.clock)
+        self._refusals.row(event, status="refused", **fields)
 
     def _drop(self, session: Session) -> None:
         """The session counts no more; what was under way on it waits for the node."""
