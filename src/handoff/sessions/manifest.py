@@ -72,6 +72,11 @@ class Writer:
     attributed: bool = False
 
 
+def is_id(value: object) -> bool:
+    """Whether that is an id of a project or a record."""
+    return isinstance(value, str) and _ID.match(value) is not None
+
+
 def parse_ref(text: str) -> Ref:
     """A ref from its text; prefixes, queries and fragments are none.
 

@@ -55,7 +55,8 @@ def find(root: str, binding: Binding) -> str:
     kept = _json(root, BINDINGS, f"{binding.anchor_sha256}.json")
     if kept is None:
         return ""
-    if kept.get("anchor") != _local(binding.anchor) or not isinstance(kept.get("project_id"), str):
+    known = manifest.is_id(kept.get("project_id"))
+    if kept.get("anchor") != _local(binding.anchor) or not known:
         raise IntegrityFailed(f"the note of the workspace {binding.label} is damaged", remedy="")
     return str(kept["project_id"])
 
@@ -84,6 +85,9 @@ def bind(root: str, project_id: str, binding: Binding, *, replace: bool = False)
         UnknownProject: there is no such project.
         NotAllowed: it belongs to another one, and ``replace`` is not set.
     """
+    known = manifest.is_id(project_id)  # it becomes a folder's name
+    if not known or not os.path.isdir(os.path.join(root, PROJECTS, project_id)):
+        raise UnknownProject(f"there is no project {project_id} here", project_id=project_id)
     before = find(root, binding)
     if before == project_id:
         return before
@@ -93,8 +97,6 @@ def bind(root: str, project_id: str, binding: Binding, *, replace: bool = False)
             remedy="say that it shall be replaced, or give another folder",
             project_id=before,
         )
-    if not os.path.isdir(os.path.join(root, PROJECTS, project_id)):
-        raise UnknownProject(f"there is no project {project_id} here", project_id=project_id)
     private.make(root, BINDINGS)
     note = {"anchor": _local(binding.anchor), "kind": binding.kind, "project_id": project_id}
     _save(root, note, BINDINGS, f"{binding.anchor_sha256}.json")
@@ -108,7 +110,11 @@ def bind(root: str, project_id: str, binding: Binding, *, replace: bool = False)
 def workspaces(root: str, project_id: str) -> list[dict[str, str]]:
     """The workspaces that a project was bound to: anchor, kind, path (of this machine)."""
     kept = _json(root, PROJECTS, project_id, PROJECT)
-    return list(kept["workspaces"]) if kept else []
+    found = [] if kept is None else kept.get("workspaces")
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        shown = os.path.join(root, PROJECTS, project_id, PROJECT)
+        raise IntegrityFailed(f"{shown} is damaged: workspaces", path=shown)
+    return found
 
 
 def _local(path: str) -> str:

@@ -28,6 +28,7 @@ from handoff.errors import (
     RecordInUse,
     RequestConflict,
     SourceUnbound,
+    StateInvalid,
     StorageError,
     UsageError,
 )
@@ -219,10 +220,14 @@ class Records(RecordsView):
         except FileNotFoundError:
             source = draft.source
             return self.by_request(source.profile_id, source.session_id, draft.request_id)
-        kept = canonical.loads(data)
-        if not isinstance(kept, dict) or kept.get("request_id") != draft.request_id:
-            raise IntegrityFailed("the note of that request is damaged", remedy="")
-        return self._load(manifest.parse_ref(str(kept.get("ref"))))[0]
+        try:
+            kept = canonical.loads(data)
+            if not isinstance(kept, dict) or kept.get("request_id") != draft.request_id:
+                raise UsageError("it is of another request")
+            where = manifest.parse_ref(str(kept.get("ref")))
+        except (StateInvalid, UsageError) as error:
+            raise IntegrityFailed("the note of that request is damaged", remedy="") from error
+        return self._load(where)[0]
 
     def by_request(self, profile: str, session: str, request: str) -> dict[str, Any] | None:
         """The manifest of the record that a request of a source session made, as the index

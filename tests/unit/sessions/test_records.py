@@ -17,6 +17,7 @@ from handoff.errors import (
     SourceUnbound,
     StateInvalid,
     StorageError,
+    UnknownProject,
     UnknownRecord,
     UsageError,
     WorkspaceMismatch,
@@ -363,3 +364,32 @@ def test_the_budgets_hold_with_room(tmp_path: Path) -> None:
     page = records.list_page(limit=20)
     records.read(page.items[0]["ref"])
     assert time.perf_counter() - begun < 1.0
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../..", "", "x" * 32, "A" * 32, "a/b"])
+def test_a_folder_is_bound_to_a_project_and_to_no_other_folder(tmp_path: Path, name: str) -> None:
+    records = store(tmp_path)
+    records.create(draft())
+    before = files(tmp_path)
+    with pytest.raises(UnknownProject):
+        records.bind(name, binding("/projects/two"))
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "\x00", '{"request_id":"request-0001","ref":5}'])
+def test_a_damaged_note_of_a_request_is_no_fault_of_the_state(tmp_path: Path, text: str) -> None:
+    records = store(tmp_path)
+    records.create(draft())
+    (note,) = (tmp_path / "handoff" / "requests").iterdir()
+    note.write_text(text)
+    with pytest.raises(IntegrityFailed):
+        records.create(draft())
+
+
+@pytest.mark.parametrize("text", ["{}", '{"workspaces":5}', '{"workspaces":[5]}'])
+def test_a_damaged_note_of_a_project_is_told(tmp_path: Path, text: str) -> None:
+    records = store(tmp_path)
+    where = manifest.parse_ref(records.create(draft()).ref)
+    (tmp_path / "handoff" / "projects" / where.project_id / "project.json").write_text(text)
+    with pytest.raises(IntegrityFailed):
+        records.bind(where.project_id, binding("/projects/two"))
