@@ -590,3 +590,22 @@ async def test_what_is_read_is_audited(tmp_path: pathlib.Path) -> None:
         ("read", "read-0001", f"{tmp_path}/files/a", None, None),
         ("read", "", "/etc/shadow", "deny", "path_not_allowed"),
     ]
+
+
+async def test_signs_of_a_pattern_stand_within_names(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        top = tmp_path / "files"
+        (top / "a").mkdir()
+        for name in ("a/b", "axb", "a]b", "a.b"):
+            (top / name).touch()
+
+        async def found(pattern: str) -> list[str]:
+            listing = await ok(one, "", calls.Glob(str(top), pattern))
+            return [entry.path for entry in listing.entries]
+
+        assert await found("a?b") == ["a.b", "a]b", "axb"]
+        assert await found("a[!x]b") == ["a.b", "a]b"]
+        assert await found("a[.-]b") == ["a.b"]
+        assert await found("**/b") == ["a/b"]
+        assert await found("*") == ["a", "a.b", "a]b", "axb"]
+        assert (await refused(one, "", calls.Glob(str(top), "[z-a]"))).code == "bad_request"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fnmatch
 import hashlib
 import os
 import re
@@ -23,6 +22,7 @@ from handoff.errors import (
 from handoff.nodes.node import paths
 from handoff.nodes.node.calls_journal import CallsJournal
 from handoff.nodes.node.files import PIECE, Entry, Files, Reading
+from handoff.nodes.node.globs import name_expression
 from handoff.nodes.node.looking import Look, info
 from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.streams import Streams
@@ -385,7 +385,10 @@ class FileCalls:
         if single and start.type == "file":
             yield "", start
             return
-        exact = re.compile(_whole(pattern))
+        try:
+            exact = re.compile(_whole(pattern))
+        except re.error as error:
+            raise BadRequest(f"'{pattern}' is no pattern: {error}", field="pattern") from error
         left = [""]
         visited = 0
         while left:
@@ -418,8 +421,7 @@ def _whole(pattern: str) -> str:
         if name == "**":
             out.append(".*" if last else "(?:[^/]+/)*")
         else:
-            inner = fnmatch.translate(name).removeprefix("(?s:").removesuffix(r")\Z")
-            out.append(inner.replace(".*", "[^/]*") + ("" if last else "/"))
+            out.append(name_expression(name) + ("" if last else "/"))
     return "(?s:" + "".join(out) + ")"
 
 

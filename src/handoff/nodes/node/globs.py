@@ -12,7 +12,7 @@ import os
 import re
 from typing import NamedTuple
 
-__all__ = ["Pattern", "compile_pattern"]
+__all__ = ["Pattern", "compile_pattern", "name_expression"]
 
 _SIGNS = re.compile(r"[*?\[]")
 
@@ -76,11 +76,12 @@ def compile_pattern(text: str, home: str, *, fold: bool = False) -> Pattern:
 def _expression(names: list[str]) -> str:
     """What follows the base: each name after a slash, then anything below."""
     # ``**`` is nothing, or any number of whole names
-    parts = ["(?:/[^/]+)*" if name == "**" else "/" + _name(name) for name in names]
+    parts = ["(?:/[^/]+)*" if name == "**" else "/" + name_expression(name) for name in names]
     return "".join(parts) + "(?:/.*)?"
 
 
-def _name(name: str) -> str:
+def name_expression(name: str) -> str:
+    """A pattern for one name as a regular expression; what it matches holds no slash."""
     out, at = "", 0
     while at < len(name):
         sign = name[at]
