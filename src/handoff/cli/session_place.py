@@ -199,7 +199,22 @@ def guarded(
     except HandoffError as error:
         if error.remedy.startswith("call "):
             error.remedy = f"handoff session {name} --help"
-        raise clean(error, args) from error
+        told = clean(error, args)
+        _each(told, context)
+        raise told from error
+
+
+def _each(error: HandoffError, context: Context) -> None:
+    """All of several faults, a line each: the error's own line has the first."""
+    from handoff.cli.terminal import safe_line
+
+    faults = error.details.get("faults")
+    if context.json_wanted or not isinstance(faults, list) or len(faults) < 2:
+        return
+    for one in faults:
+        if isinstance(one, dict):
+            where = str(one.get("pointer") or one.get("path") or "/")
+            context.say(f"  {safe_line(where)}: {safe_line(str(one.get('message', '')))}")
 
 
 def clean(error: HandoffError, args: Namespace) -> HandoffError:

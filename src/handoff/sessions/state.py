@@ -85,7 +85,9 @@ def check(value: object) -> Checked:
             raise invalid(notes.faults)
         value = upgraded
     state = _read_state(value, notes)
-    if not notes.faults:
+    if notes.faults:
+        _relations_beside(state, notes)
+    else:
         _relations(state, notes)
     if notes.faults:
         raise invalid(notes.faults)
@@ -217,6 +219,19 @@ def _relations(state: State, notes: Notes) -> None:
         _verification(item, f"/verification/{number}", notes)
 
 
+def _relations_beside(state: State, notes: Notes) -> None:
+    """What can be told of relations where fields are faulty, so that all is told at once: ids
+    that are there twice, and what holds within the lists that are whole. What an id leads to
+    can't be told: it may be in a part that was not taken."""
+    faulty = {fault.pointer.split("/")[1] for fault in notes.faults if "/" in fault.pointer}
+    whole = {name: value for name, value in state.items() if name not in faulty}
+    _groups(state, notes)
+    _paths(whole, notes)
+    _decisions(whole, notes)
+    for number, item in enumerate(items(whole, "verification")):
+        _verification(item, f"/verification/{number}", notes)
+
+
 def _groups(state: State, notes: Notes) -> dict[str, set[str]]:
     """The ids, each with the lists that have it. Twice in one list is a fault; progress is
     one list."""
@@ -224,7 +239,7 @@ def _groups(state: State, notes: Notes) -> dict[str, set[str]]:
     groups: dict[str, set[str]] = {}
     for pointer, item in every_item(state):
         name = item.get("id")
-        if name is None:
+        if not isinstance(name, str):
             continue
         group = pointer.split("/")[1]
         if (group, name) in places:

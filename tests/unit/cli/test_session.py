@@ -293,3 +293,11 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     assert recover.user().isdigit()
+
+
+def test_all_faults_of_a_state_are_told_to_a_person(ask: Any) -> None:
+    state = b'{"schema":"handoff-state/2","goal":{"text":""},"next_steps":5,"omissions":[]}'
+    told = ask("create", "--request-id", "request-0001", "-", stdin=state)
+    assert told.code == 2
+    assert "  /goal/text: " in told.err
+    assert "  /next_steps: must be a list" in told.err

@@ -373,3 +373,36 @@ def test_all_faults_of_version_1_come_at_once() -> None:
 def test_the_digest_is_that_of_the_format() -> None:
     made = check(samples.small()).state
     assert state_sha256(made) == state.canonical.digest("handoff-state/2", state_bytes(made))
+
+
+def test_faults_of_fields_hide_none_between_items() -> None:
+    given = {
+        "schema": "handoff-state/2",
+        "goal": {"text": "", "done_when": []},
+        "constraints": [
+            {"id": "c1", "text": "x", "kind": "must"},
+            {"id": "c1", "text": "y", "kind": "nope"},
+            {"id": ["c1"], "text": "z", "kind": "must"},
+            7,
+        ],
+        "files": [{"path": "a", "role": "modified"}, {"path": "a", "role": "modified"}],
+        "decisions": [{"id": "d1", "text": "x", "why": "y", "supersedes": ["d1"]}],
+        "verification": [{"id": "v1", "claim": "x", "result": "pass", "exit_code": 1}],
+        "questions": [{"id": "q1", "text": "x", "blocks": ["n1"]}],
+        "next_steps": 5,
+        "omissions": [],
+    }
+    with pytest.raises(StateInvalid) as refused:
+        check(given)
+    told = {(one["pointer"], one["code"]) for one in refused.value.details["faults"]}  # type: ignore[attr-defined]
+    assert {
+        ("/goal/text", "blank"),
+        ("/constraints/1/kind", "choice"),
+        ("/constraints/1/id", "duplicate"),
+        ("/constraints/3", "type"),
+        ("/next_steps", "type"),
+        ("/files/1/path", "duplicate"),
+        ("/decisions/0/supersedes", "circle"),
+        ("/verification/0/exit_code", "not_passed"),
+    } <= told
+    assert not any(code == "dangling" for _, code in told)
