@@ -233,18 +233,19 @@ def _talk(
     if feed is not None:
         threading.Thread(target=_feed, args=(sock, feed), daemon=True).start()
     cancelled = False
+    came = bytearray()  # an interrupt in the middle of a frame loses none of it
     while True:
         try:
-            frame = _receive(sock)
+            frame = _receive(sock, came)
+            if isinstance(frame, tuple):
+                if pieces is not None:
+                    pieces(*frame)
+                continue
         except KeyboardInterrupt:
             if cancelled or not request["key"]:
                 raise
             cancelled = True
             cancel(request["key"])
-            continue
-        if isinstance(frame, tuple):
-            if pieces is not None:
-                pieces(*frame)
             continue
         if "value" in frame:
             return frame["ok"] is True, frame["value"]
@@ -264,20 +265,26 @@ def _send(sock: socket.socket, data: bytes) -> None:
     sock.sendall(data)
 
 
-def _receive(sock: socket.socket) -> dict[str, Any] | tuple[str, bytes]:
-    header = _exactly(sock, HEADER)
-    return parse(header[:1], _exactly(sock, length(header)))
+def _receive(
+    sock: socket.socket, came: bytearray | None = None
+) -> dict[str, Any] | tuple[str, bytes]:
+    """The next frame. came: what has arrived of it, kept between calls."""
+    came = bytearray() if came is None else came
+    _until(sock, came, HEADER)
+    header = bytes(came[:HEADER])
+    size = HEADER + length(header)
+    _until(sock, came, size)
+    body = bytes(came[HEADER:size])
+    came.clear()
+    return parse(header[:1], body)
 
 
-def _exactly(sock: socket.socket, count: int) -> bytes:
-    parts, left = [], count
-    while left:
-        data = sock.recv(min(left, 1 << 20))
+def _until(sock: socket.socket, came: bytearray, count: int) -> None:
+    while len(came) < count:
+        data = sock.recv(min(count - len(came), 1 << 20))
         if not data:
             raise EOFError("the brain went away")
-        parts.append(data)
-        left -= len(data)
-    return b"".join(parts)
+        came += data
 
 
 def _checked(answer: dict[str, Any] | tuple[str, bytes]) -> dict[str, Any]:

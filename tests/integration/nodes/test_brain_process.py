@@ -221,7 +221,7 @@ async def test_an_interrupt_is_heard_while_input_waits(
     interrupts = iter([True])
     started = tmp_path / "ran"
 
-    def receive(sock: Any) -> Any:
+    def receive(sock: Any, *more: Any) -> Any:
         if next(interrupts, False):
             until = time.monotonic() + 20
             while not started.exists():
@@ -229,7 +229,7 @@ async def test_an_interrupt_is_heard_while_input_waits(
                 time.sleep(0.01)
             time.sleep(0.3)  # so that what feeds it stands still
             raise KeyboardInterrupt
-        return real(sock)
+        return real(sock, *more)
 
     async with node(tmp_path, brain):
         monkeypatch.setattr(module, "_receive", receive)
