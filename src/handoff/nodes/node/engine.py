@@ -81,17 +81,15 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Take up what the process before this one left.
-
-        Raises:
-            StorageError, LaunchFailed: the keeper can't be started.
-        """
+        """Take up what the process before this one left. Raises StorageError or LaunchFailed
+        if the keeper can't be started."""
         await self._keeper()
         for seen in self.journal.running():
             task = asyncio.create_task(self._take_up(seen))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        await self.clean()
+        with contextlib.suppress(HandoffError):  # a full disk must not keep a node away
+            await self.clean()
 
     async def close(self, *, stop: bool) -> None:
         """Let go. stop: end every command, and the keeper; otherwise they go on."""
