@@ -167,8 +167,7 @@ class BrainClient:
         assert child.stdout is not None
         line = child.stdout.readline()
         child.stdout.close()
-        # it lives on; whoever ends later collects it
-        child.returncode = 0 if child.poll() is None else child.returncode
+        child.wait()  # it was a parent for a moment; the brain is nobody's child
         said = json.loads(line) if line else {}
         if "failed" in said:
             raise from_json(said["failed"])

@@ -248,3 +248,10 @@ async def test_an_interrupt_is_heard_while_input_waits(
         )
         assert ok
         assert answer["status"] == "cancelled"
+
+
+async def test_who_starts_a_brain_has_no_child_to_collect(brain: BrainClient) -> None:
+    await run(brain.start)
+    pid = (await run(brain.ask, "status"))["pid"]
+    with open(f"/proc/{pid}/stat") as file:
+        assert int(file.read().rpartition(")")[2].split()[1]) != os.getpid()

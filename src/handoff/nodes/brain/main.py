@@ -247,6 +247,8 @@ async def serve(folder: str, settings: Settings, ready: Any = None) -> None:
 def main() -> int:
     """Run one brain for others: a line of JSON on standard output says how it began."""
     folder = os.path.abspath(sys.argv[1])
+    if os.fork():
+        os._exit(0)  # nobody's child, so that nobody has to collect it
 
     def say(value: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
