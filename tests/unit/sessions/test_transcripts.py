@@ -57,7 +57,7 @@ def test_a_session_is_read_and_left_as_it_is(tmp_path: Path, kind: str) -> None:
     with opened() as store:
         found = store.session(session)
         assert found is not None
-        assert (found.id, found.cwd, found.model) == (session, "/work/calc", "stub-1")
+        assert (found.id, found.cwd, found.model) == (session, "/srv/calc", "stub-1")
         assert found.started == kit.AT_MS
         assert store.family(session) == [session]
         said = list(store.messages([session]))
@@ -171,7 +171,7 @@ def test_a_session_that_nobody_handed_off_is_drafted(tmp_path: Path, kind: str) 
     session, make = KINDS[kind]
     place = repository(tmp_path / "w")
     path = make(tmp_path)
-    path.write_text(path.read_text().replace("/work/calc", str(place)))
+    path.write_text(path.read_text().replace("/srv/calc", str(place)))
     os.utime(path, (1_700_000_000, 1_700_000_000))
     profile = own(str(tmp_path / "home"))
     kinds = adapters(profile, env(tmp_path))

@@ -36,7 +36,7 @@ def claude_entry(number: int, kind: str, content: Any, **more: Any) -> dict[str,
         "message": message,
         "uuid": f"abd385d0-a69a-4242-8a77-{number:012}",
         "timestamp": AT,
-        "cwd": "/work/calc",
+        "cwd": "/srv/calc",
         "sessionId": CLAUDE,
         "version": "2.1.332",
         **more,
@@ -76,11 +76,11 @@ def codex(home: Path, *more: Any, thread: str = CODEX, day: str = "2026/12/01") 
     return write_lines(
         home / ".codex" / "sessions" / day / f"rollout-2026-12-01T02-50-14-{thread}.jsonl",
         [
-            codex_line(0, "session_meta", id=thread, timestamp=AT, cwd="/work/calc",
+            codex_line(0, "session_meta", id=thread, timestamp=AT, cwd="/srv/calc",
                        source="cli", model_provider="stub"),
             codex_said(1, "developer", "be helpful"),
-            codex_said(2, "user", "<environment_context>\n <cwd>/work/calc</cwd>"),
-            codex_said(3, "user", "# AGENTS.md instructions for /work/calc\n\nnever"),
+            codex_said(2, "user", "<environment_context>\n <cwd>/srv/calc</cwd>"),
+            codex_said(3, "user", "# AGENTS.md instructions for /srv/calc\n\nnever"),
             codex_line(4, "turn_context", model="stub-1"),
             codex_said(5, "user", RULE),
             codex_line(6, "event_msg", type="user_message", message=RULE),
@@ -110,7 +110,7 @@ def opencode(home: Path, *, wal: bool = False) -> Path:
             " time_created integer, data text);"
         )
         db.execute(
-            "INSERT INTO session VALUES (?, NULL, '/work/calc', 'A title', ?, ?)",
+            "INSERT INTO session VALUES (?, NULL, '/srv/calc', 'A title', ?, ?)",
             (OPENCODE, AT_MS, AT_MS + 50),
         )
         answer = {"role": "assistant", "modelID": "stub-1", "providerID": "stub"}
