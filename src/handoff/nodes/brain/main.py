@@ -38,8 +38,6 @@ __all__ = ["Serving", "Settings", "load_settings", "save_settings", "serve"]
 PORT = 7000
 SETTINGS = "brain.toml"
 INFO = "brain.json"
-#: bytes of one TLS record (RFC 8446 section 5.1) and its overhead
-TLS_RECORD = 17 * 1024
 #: seconds between looks at what was kept long enough
 CLEAN_S = 3600.0
 
@@ -225,18 +223,8 @@ def _tell(fd: int, status: dict[str, Any]) -> None:
     os.pwrite(fd, (json.dumps(status) + "\n").encode(), 0)
 
 
-def slim_tls() -> None:
-    """Keep less: asyncio has a quarter of a mebibyte for each TLS connection, which a brain with a
-    thousand quiet nodes can't spare; one TLS record at a time is as good here."""
-    from asyncio import sslproto
-
-    if getattr(sslproto.SSLProtocol, "max_size", 0) > TLS_RECORD:
-        sslproto.SSLProtocol.max_size = TLS_RECORD
-
-
 async def serve(folder: str, settings: Settings, ready: Any = None) -> None:
     """Serve until SIGTERM or SIGINT. Raises as :meth:`Serving.run`."""
-    slim_tls()
     serving = Serving(folder, settings)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
