@@ -8,6 +8,7 @@
     │   ├── PathTooLong                path_too_long            400  2
     │   ├── ImportRefused              import_refused           400  2
     │   ├── BadRequest                 bad_request              400  2
+    │   ├── InputTooLarge              input_too_large          413  2
     │   └── StateInvalid               state_invalid            400  2
     ├── NotAllowed                     not_allowed              409  3    right call, wrong moment
     │   ├── BadTransition              bad_transition           409  3
@@ -116,6 +117,7 @@ __all__ = [
     "GitTooOld",
     "HandoffError",
     "ImportRefused",
+    "InputTooLarge",
     "IntegrityFailed",
     "JournalCorrupt",
     "LaunchFailed",
@@ -233,6 +235,13 @@ class BadRequest(UsageError):
     """The call has a field that is missing, of the wrong kind, or at odds with another."""
 
     code = "bad_request"
+
+
+class InputTooLarge(UsageError):
+    """A state, a document, a plan or a request has more bytes than are taken."""
+
+    code = "input_too_large"
+    http = 413
 
 
 class StateInvalid(UsageError):

@@ -405,9 +405,9 @@ def test_s07_over_the_limit_nothing_happens(place: Place) -> None:
     ]
     create = ("create", "--workspace", str(place.work), "--json", "-")
     ran = place.session(*create, stdin=json.dumps(state(context=many)))
-    assert (ran.code, json.loads(ran.err)["code"]) == (1, "too_large")
+    assert (ran.code, json.loads(ran.err)["code"]) == (2, "input_too_large")
     ran = place.session(*create, stdin="[" + "1," * (3 << 20) + "1]")
-    assert json.loads(ran.err)["code"] == "too_large"
+    assert json.loads(ran.err)["code"] == "input_too_large"
     assert place.session("list").ok().json()["total"] == 0
 
 

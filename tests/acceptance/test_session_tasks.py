@@ -129,7 +129,7 @@ def test_a_record_that_can_t_be_had_starts_nothing(
     huge = git_repo.path / ".git" / "huge.md"
     huge.write_text("x" * (3 * 1024 * 1024 - 100))
     over = cli("dispatch", ".git/huge.md", "--from", ref, "--json")
-    assert (over.code, json.loads(over.err)["code"]) == (1, "too_large")
+    assert (over.code, json.loads(over.err)["code"]) == (2, "input_too_large")
     assert cli("tasks").ok().lines() == []
 
 

@@ -562,7 +562,7 @@ def test_in_italian_the_two_buttons_are_italian(desk: Desk) -> None:
 def test_bad_requests_get_a_typed_refusal(desk: Desk, body: bytes) -> None:
     status, answer = desk.back.post(body)
     assert (status, answer["ok"]) == (200, False)
-    assert answer["code"] in ("usage", "too_large", "source_unbound")
+    assert answer["code"] in ("usage", "input_too_large", "source_unbound")
 
 
 def test_without_the_hosts_credential_there_is_no_answer(desk: Desk) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from handoff.errors import HandoffError, NotFound, TooLarge, Unreachable, UsageError, from_json
+from handoff.errors import HandoffError, InputTooLarge, NotFound, Unreachable, UsageError, from_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _read(path: str) -> bytes:
         kind = NotFound if isinstance(error, FileNotFoundError) else UsageError
         raise kind(f"the plan {path} can't be read: {error.strerror}", path=path) from error
     if len(data) > MAX_PLAN:
-        raise TooLarge(
+        raise InputTooLarge(
             f"the plan is larger than {MAX_PLAN} bytes", remedy="put it into the project"
         )
     return data

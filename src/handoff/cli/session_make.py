@@ -98,11 +98,11 @@ def _create(args: Namespace, context: Context) -> int:
 
 def _text(data: bytes) -> str:
     """The input as text; what is no UTF-8 is refused by the strict reader with its place."""
-    from handoff.errors import TooLarge
+    from handoff.errors import InputTooLarge
     from handoff.sessions import canonical
 
     if len(data) > canonical.MAX_INPUT:
-        raise TooLarge(
+        raise InputTooLarge(
             f"a state is read up to {canonical.MAX_INPUT} bytes",
             remedy="hand over what matters, not the transcript",
             limit=canonical.MAX_INPUT,

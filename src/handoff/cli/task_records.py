@@ -6,7 +6,7 @@ next session opens, while agentd keeps tasks, perhaps on another machine.
 
 from __future__ import annotations
 
-from handoff.errors import HandoffError, NotAllowed, TooLarge, UsageError
+from handoff.errors import HandoffError, InputTooLarge, NotAllowed, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def plan_of(ref: str, args: Namespace, context: Context, limit: int) -> tuple[by
     Raises:
         UsageError, UnknownRecord, IntegrityFailed: there is no such record, or it is damaged.
         WorkspaceMismatch, NotAllowed: it is another project's.
-        TooLarge: the plan would have more than ``limit`` bytes.
+        InputTooLarge: the plan would have more than ``limit`` bytes.
     """
     from handoff.sessions.service import Caller
     from handoff.sessions.task_prompt import task_plan
@@ -70,7 +70,7 @@ def plan_of(ref: str, args: Namespace, context: Context, limit: int) -> tuple[by
         context.say("the record was not compared with the project: it is not on this machine")
     plan = task_plan(shown, compared=bool(place), asked=bool(args.prompt or args.plan)).encode()
     if len(plan) > limit:
-        raise TooLarge(
+        raise InputTooLarge(
             f"the record makes a plan of {len(plan)} bytes; the limit is {limit}",
             remedy=f"handoff session show {shown['ref']}",
             bytes=len(plan),

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import NoReturn
 
-from handoff.errors import StateInvalid, TooLarge
+from handoff.errors import InputTooLarge, StateInvalid
 
 #: bytes of JSON that are read at all; a state is far smaller
 MAX_INPUT = 4 * 1024 * 1024
@@ -65,13 +65,13 @@ def loads(data: bytes | str) -> object:
     """Strict JSON: what a lenient parser would guess about is refused.
 
     Raises:
-        TooLarge: more than :data:`MAX_INPUT` bytes.
+        InputTooLarge: more than :data:`MAX_INPUT` bytes.
         StateInvalid: not UTF-8, not JSON, a key twice in one object, a fraction, NaN, a
             number too large, or too deep. The text of the error holds nothing of the input.
     """
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(raw) > MAX_INPUT:
-        raise TooLarge(
+        raise InputTooLarge(
             f"the JSON has {len(raw)} bytes; {MAX_INPUT} are read", size=len(raw), limit=MAX_INPUT
         )
     try:

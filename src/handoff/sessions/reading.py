@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from handoff.errors import HandoffError, StateInvalid, TooLarge
+from handoff.errors import HandoffError, InputTooLarge, StateInvalid
 from handoff.sessions import document
 from handoff.sessions.document import BAR, NONE, NOTICE, SECTIONS, TITLE, UNSTATED
 from handoff.sessions.schema import LISTS, SCHEMA
@@ -65,10 +65,10 @@ def parse(text: str) -> State:
 
     Raises:
         StateInvalid: it is not, byte for byte, what the renderer writes.
-        TooLarge: over :data:`MAX_DOCUMENT` bytes.
+        InputTooLarge: over :data:`MAX_DOCUMENT` bytes.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_DOCUMENT:
-        raise TooLarge(f"a document has at most {MAX_DOCUMENT} bytes", limit=MAX_DOCUMENT)
+        raise InputTooLarge(f"a document has at most {MAX_DOCUMENT} bytes", limit=MAX_DOCUMENT)
     lines = _Lines(text)
     for line in (TITLE, NOTICE, f"> schema: {SCHEMA}", ""):
         lines.expect(line)

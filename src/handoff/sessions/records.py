@@ -91,7 +91,7 @@ class Records(RecordsView):
 
         Raises:
             SourceUnbound: no source session is named.
-            StateInvalid, TooLarge: the state can't be taken; nothing was written.
+            StateInvalid, InputTooLarge: the state can't be taken; nothing was written.
             RequestConflict: the request made another record; details name the differing
                 fields and that record's ref.
             StorageError, StorageFull, TimedOut: nothing was published.

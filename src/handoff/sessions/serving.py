@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from handoff.clock import iso
-from handoff.errors import TooLarge
+from handoff.errors import UsageError
 from handoff.sessions import document
 from handoff.sessions.document import NONE, NOTICE, SECTIONS, TITLE
 from handoff.sessions.schema import SCHEMA
@@ -153,7 +153,7 @@ def shortened(state: State, budget: int) -> Shortened:
     list go first.
 
     Raises:
-        TooLarge: what must stay is larger than the budget.
+        UsageError: what must stay is larger than the budget.
     """
     dropped: dict[str, list[str]] = {}
     text = document.render(state)
@@ -171,7 +171,7 @@ def shortened(state: State, budget: int) -> Shortened:
         text = document.render(rest) + _ledger(dropped)
         left = len(text.encode("utf-8"))
     if left > budget:
-        raise TooLarge(
+        raise UsageError(
             f"constraints, rejected attempts and next steps alone take {left} bytes of {budget}",
             remedy="give a larger budget, or read the record in pages",
             size=left,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from handoff.errors import StateInvalid, TooLarge
+from handoff.errors import InputTooLarge, StateInvalid
 from handoff.sessions import canonical, state_v1
 from handoff.sessions.fields import Note, Notes, read_object, shown_key
 from handoff.sessions.schema import (
@@ -62,7 +62,7 @@ def parse(data: bytes | str) -> Checked:
 
     Raises:
         StateInvalid: as :func:`check`, and for what is no strict JSON.
-        TooLarge: more bytes than are read at all.
+        InputTooLarge: more bytes than are read at all.
     """
     return check(canonical.loads(data))
 
@@ -73,7 +73,7 @@ def check(value: object) -> Checked:
     Raises:
         StateInvalid: ``details["faults"]`` holds pointer, code and message of each fault (up
             to :data:`FAULTS_SHOWN`), ``details["count"]`` how many there are.
-        TooLarge: the whole is over :data:`~handoff.sessions.schema.STATE_HARD` bytes.
+        InputTooLarge: the whole is over :data:`~handoff.sessions.schema.STATE_HARD` bytes.
     """
     notes = Notes()
     if not isinstance(value, dict):
@@ -93,7 +93,7 @@ def check(value: object) -> Checked:
         raise invalid(notes.faults)
     size = len(state_bytes(state))
     if size > STATE_HARD:
-        raise TooLarge(
+        raise InputTooLarge(
             f"the state has {size} bytes; the limit is {STATE_HARD}",
             remedy="leave out what a new session can read in the project; say so in omissions",
             size=size,

@@ -108,7 +108,7 @@ def import_old(
 
     Raises:
         ImportRefused: it is none of these, or can't be taken; nothing was written.
-        StateInvalid, TooLarge: its content can't be a state (details: ``faults``).
+        StateInvalid, InputTooLarge: its content can't be a state (details: ``faults``).
         UsageError: a state or a document was given without a workspace.
         StorageError: the record can't be published.
     """

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoff.errors import StateInvalid, TooLarge
+from handoff.errors import InputTooLarge, StateInvalid
 from handoff.sessions import canonical
 
 VALUES = st.recursive(
@@ -76,7 +76,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 def test_size_is_judged_before_anything_is_read() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(InputTooLarge):
         canonical.loads(b" " * (canonical.MAX_INPUT + 1))
 
 

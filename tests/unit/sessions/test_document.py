@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.sessions import samples
 
-from handoff.errors import HandoffError, StateInvalid, TooLarge
+from handoff.errors import HandoffError, InputTooLarge, StateInvalid, UsageError
 from handoff.sessions import document, reading, serving
 from handoff.sessions.state import check, items
 
@@ -111,7 +111,7 @@ def test_an_edited_document_is_refused_or_is_another_state(data) -> None:
 
 
 def test_reading_is_bounded() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(InputTooLarge):
         reading.parse("x" * (reading.MAX_DOCUMENT + 1))
 
 
@@ -177,8 +177,9 @@ def test_a_budget_is_kept_and_every_loss_is_listed(budget: int) -> None:
 
 
 def test_a_budget_below_what_must_stay_is_refused() -> None:
-    with pytest.raises(TooLarge) as caught:
+    with pytest.raises(UsageError) as caught:
         serving.shortened(wide(), 500)
+    assert caught.value.exit_code == 2
     assert caught.value.details["limit"] == 500
 
 

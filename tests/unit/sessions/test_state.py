@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.sessions import samples
 
-from handoff.errors import HandoffError, StateInvalid, TooLarge
+from handoff.errors import HandoffError, InputTooLarge, StateInvalid
 from handoff.sessions import schema, state
 from handoff.sessions.state import check, items, parse, state_bytes, state_sha256
 
@@ -176,7 +176,7 @@ def test_any_json_gets_a_typed_answer(value: object) -> None:
     try:
         check(value)
     except HandoffError as error:
-        assert error.code in {"state_invalid", "too_large"}
+        assert error.code in {"state_invalid", "input_too_large"}
 
 
 HIDDEN = {
@@ -316,7 +316,7 @@ def test_long_texts_are_warned_about_and_too_much_is_refused_by_name() -> None:
     codes = [note.code for note in check(sized(9, 2049)).warnings]
     assert codes.count("long_text") == 9
     assert "long_state" in codes
-    with pytest.raises(TooLarge) as caught:
+    with pytest.raises(InputTooLarge) as caught:
         check(sized(40, 8000))
     assert caught.value.details["limit"] == schema.STATE_HARD
     assert caught.value.details["fields"][0]["field"] == "context"  # type: ignore[index]

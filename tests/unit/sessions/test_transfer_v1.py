@@ -14,8 +14,8 @@ from tests.unit.sessions.test_state_v1 import v1
 from handoff.errors import (
     HandoffError,
     ImportRefused,
+    InputTooLarge,
     StateInvalid,
-    TooLarge,
     UnknownRecord,
     UsageError,
 )
@@ -238,7 +238,7 @@ def test_long_texts_stay_whole_and_too_much_is_refused(tmp_path: Path) -> None:
     assert all(line in kept for line in lines)
     assert sum(item["text"].split("\n").count("x") for item in state["context"]) == 600
     (tmp_path / "e.md").write_text("## Goal\n\ng\n## Key Decisions\n" + "- word word\n" * 40_000)
-    with pytest.raises((TooLarge, StateInvalid)):
+    with pytest.raises((InputTooLarge, StateInvalid)):
         take(records, tmp_path / "e.md", binding())
 
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from handoff.errors import HandoffError, TooLarge, UsageError
+from handoff.errors import HandoffError, InputTooLarge, UsageError
 
 from .runtime import Runtime
 from .wording import in_hermes
@@ -165,10 +165,10 @@ def _request(body: bytes) -> tuple[str, dict[str, Any]]:
     """The action and its arguments.
 
     Raises:
-        TooLarge, UsageError: it is no such request.
+        InputTooLarge, UsageError: it is no such request.
     """
     if len(body) > BODY_MAX:
-        raise TooLarge(f"a request has at most {BODY_MAX} bytes", limit=BODY_MAX)
+        raise InputTooLarge(f"a request has at most {BODY_MAX} bytes", limit=BODY_MAX)
     try:
         found = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:

@@ -245,7 +245,7 @@ def test_what_is_no_request_is_refused(page: Page, body: bytes) -> None:
     before = page.kit.files()
     found = page.raw(body)
     assert set(found) == REFUSAL
-    assert found["code"] in ("usage", "too_large")
+    assert found["code"] in ("usage", "input_too_large")
     assert page.kit.files() == before
 
 
@@ -376,7 +376,7 @@ async def test_a_body_without_end_is_not_read_to_its_end(host: None) -> None:
     module = load(pathlib.Path(hermes_handoff.__file__).parent)
     request = Request(*[b"x" * BODY_MAX] * 10)
     answer = await module.router.routes["/call"](request)
-    assert answer["code"] == "too_large"
+    assert answer["code"] == "input_too_large"
     assert request.taken == 2
 
 
