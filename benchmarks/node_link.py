@@ -38,6 +38,7 @@ from handoff.link.tls import (
     small_read_buffers,
 )
 from handoff.nodes.pump import Pump
+from handoff.nodes.websocket import ClientSocket, ServerSocket
 from handoff.wire.node import events as ev
 from handoff.wire.node.brain import BrainLink
 from handoff.wire.node.calls import Facts, GetFacts, Read, ReadResult
@@ -68,6 +69,7 @@ class Brain:
 
     async def serve(self, connection: ServerConnection) -> None:
         """One node; the first is asked, the others are only there."""
+        assert isinstance(connection, ServerSocket)
         link = BrainLink(BrainOptions(key=self.key.private), SystemClock(), CIPHERS, os.urandom)
         state: dict[str, Any] = {"taken": [], "got": 0}
 
@@ -139,7 +141,9 @@ def brain_process(folder: str, pipe: Any, count: int, size: int, idle: int) -> N
         small_read_buffers()
         brain = Brain(key, count, size, idle)
         context = server_context(f"{folder}/crt", f"{folder}/key")
-        async with serve(brain.serve, "127.0.0.1", 0, ssl=context, **SOCKET) as server:
+        async with serve(
+            brain.serve, "127.0.0.1", 0, ssl=context, create_connection=ServerSocket, **SOCKET
+        ) as server:
             pipe.send(server.sockets[0].getsockname()[1])
             await asyncio.wait_for(brain.done.wait(), WAIT_S)
             pipe.send(brain.figures)
@@ -155,7 +159,10 @@ async def node(port: int, key: bytes, size: int, *, seal: bool) -> None:
     block = os.urandom(BLOCK)
     left = size
     number = 0
-    async with connect(f"wss://localhost:{port}/", ssl=context, **SOCKET) as connection:
+    async with connect(
+        f"wss://localhost:{port}/", ssl=context, create_connection=ClientSocket, **SOCKET
+    ) as connection:
+        assert isinstance(connection, ClientSocket)
         link = NodeLink(options, SystemClock(), CIPHERS, os.urandom)
 
         def fill() -> None:

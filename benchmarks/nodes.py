@@ -29,6 +29,7 @@ from handoff.nodes.client import BrainClient, new_key
 from handoff.nodes.node.config import server_url
 from handoff.nodes.node.dialler import pair
 from handoff.nodes.pump import Pump
+from handoff.nodes.websocket import ClientSocket
 from handoff.wire.node.node import NodeLink
 from handoff.wire.node.options import NodeOptions
 
@@ -97,6 +98,7 @@ async def link_memory(brain: BrainClient, count: int) -> float:
             server_url(code.address),
             ssl=client_context(Pin(key=code.brain_key)),
             compression=None,
+            create_connection=ClientSocket,
             ping_interval=None,
         )
         options = NodeOptions(name=f"m{number}", key=key.private, brain_key=code.brain_key)

@@ -1,7 +1,9 @@
 """A link machine on a real WebSocket: what arrives goes in, what it gives goes out.
 
-One reader and one writer on one event loop. The writer takes a frame only when the
-transport has room, so that what is urgent is never behind what was handed out early.
+What arrives is taken, and what is to be sent is written, in the same turn of the event loop;
+a task of its own sees to what is due by the clock and to the end. A frame is taken from the
+link only when the transport has room, so that what is urgent is never behind what was handed
+out early.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,16 +38,23 @@ log = logging.getLogger("handoff.nodes")
 
 
 class Socket(Protocol):
-    """What a pump needs of a WebSocket connection of ``websockets``."""
+    """What a pump needs of a connection: see :mod:`handoff.nodes.websocket`."""
 
     protocol: Any
+    full: bool
 
-    async def recv(self, decode: bool | None = None) -> str | bytes:
-        """The next message."""
+    def listen(
+        self, on_message: Callable[[str | bytes], None], on_room: Callable[[], None]
+    ) -> None:
+        """Hand over what arrives, and tell when there is room again."""
         ...
 
-    async def send(self, message: str | bytes) -> None:
-        """Send a message; waits while the transport is full."""
+    async def recv(self, decode: bool | None = None) -> str | bytes:
+        """The next message that is not handed over."""
+        ...
+
+    def send_now(self, message: str | bytes) -> None:
+        """Write a message, without waiting."""
         ...
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
@@ -66,18 +76,34 @@ class Pump:
         self._on_event = on_event
         self._clock = clock
         self._awake = asyncio.Event()
+        #: until when the task sleeps
+        self._due = 0.0
+        #: somebody of this class is at work below us on the stack, and will go on
+        self._busy = False
         self._buffer = ReadBuffer(getattr(socket, "transport", None))
         self._room(link.max_frame)
 
     def poke(self) -> None:
-        """Something was asked of the link: look for what is to be sent."""
-        self._awake.set()
+        """Something was asked of the link: send it, as far as the transport has room."""
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            self._send()
+        except Exception as error:
+            self._broke(error)
+        finally:
+            self._busy = False
+        due = self.link.wake_at()
+        if due is None or due < self._due or self.link.closing is not None:
+            self._awake.set()
 
     async def run(self) -> Close:
         """Until the link is over. Returns how."""
+        self._socket.listen(self._take, self.poke)
         reader = asyncio.create_task(self._read())
         try:
-            await self._write()
+            await self._keep()
         except Exception as error:
             self._broke(error)
         finally:
@@ -92,39 +118,48 @@ class Pump:
         return self.link.closing
 
     async def _read(self) -> None:
+        """What is not handed over, and the connection's end."""
         try:
             while True:
-                frame = await self._socket.recv()
-                self._buffer.heard(len(frame), self._clock.monotonic())
-                self.link.receive(frame)
-                self._tell()
-                self.poke()
+                self._take(await self._socket.recv())
         except ConnectionClosed as closed:
-            frame_ = closed.rcvd
-            code, text = (frame_.code, frame_.reason) if frame_ is not None else (1006, "")
+            frame = closed.rcvd
+            code, text = (frame.code, frame.reason) if frame is not None else (1006, "")
             self.link.lost(code, text)
         except OSError as error:
             self.link.lost(1006, str(error))
         except Exception as error:
             self._broke(error)
-        self._tell()
         self.poke()
 
-    async def _write(self) -> None:
+    def _take(self, frame: str | bytes) -> None:
+        try:
+            self._buffer.heard(len(frame), self._clock.monotonic())
+            self.link.receive(frame)
+        except Exception as error:
+            self._broke(error)
+        self.poke()
+
+    def _send(self) -> None:
+        """Tell what happened and send what waits, until there is neither, or no room. The
+        last word of a link that ends goes out in any case."""
+        link, socket = self.link, self._socket
+        self._tell()
+        while link.closing is not None or not socket.full:
+            frame = link.next_frame()
+            if frame is not None:
+                socket.send_now(frame)
+            if not self._tell() and frame is None:
+                return
+
+    async def _keep(self) -> None:
         link = self.link
         while True:
             self._awake.clear()
             link.tick()
             if link.state == "open":
                 self._buffer.rest(self._clock.monotonic())
-            self._tell()
-            frame = link.next_frame()
-            while frame is not None:
-                with contextlib.suppress(ConnectionClosed):
-                    await self._socket.send(frame)
-                self._tell()
-                frame = link.next_frame()
-            self._tell()
+            self.poke()
             if link.state == "closed":
                 return
             if link.closing is not None:
@@ -137,6 +172,7 @@ class Pump:
 
     async def _sleep(self) -> None:
         due = self.link.wake_at()
+        self._due = math.inf if due is None else due
         if due is None:
             await self._awake.wait()
             return
@@ -144,8 +180,11 @@ class Pump:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._awake.wait(), left)
 
-    def _tell(self) -> None:
+    def _tell(self) -> bool:
+        """Tell what happened. Returns whether anything had."""
+        told = False
         while events := self.link.events():
+            told = True
             for event in events:
                 if isinstance(event, Opened):
                     self._room(self.link.max_frame)
@@ -153,13 +192,14 @@ class Pump:
                     self._on_event(event)
                 except Exception as error:
                     self._broke(error)
+        return told
 
     def _broke(self, error: Exception) -> None:
         """Something of ours went wrong: this link ends, and everybody who waits on it is told
         so; the others go on."""
         log.error("a link broke", exc_info=error)
         self.link.lost(INTERNAL, "internal error")
-        self.poke()
+        self._awake.set()
 
     def _room(self, size: int) -> None:
         """The largest message that is taken now: little before the other side is known."""

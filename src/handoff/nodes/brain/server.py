@@ -24,6 +24,7 @@ from handoff.link.tls import small_read_buffers
 from handoff.nodes.brain.core import Brain
 from handoff.nodes.brain.session import Session
 from handoff.nodes.pump import WRITE_LIMIT, Pump
+from handoff.nodes.websocket import ServerSocket
 from handoff.wire.node.brain import BrainLink
 from handoff.wire.node.events import Event, PairAsked
 from handoff.wire.node.options import BrainOptions
@@ -72,6 +73,7 @@ class NodePort:
                 port,
                 ssl=self._context,
                 compression=None,
+                create_connection=ServerSocket,
                 process_request=self._request,
                 server_header=None,
                 open_timeout=10,
@@ -108,6 +110,7 @@ class NodePort:
         return None
 
     async def _serve(self, connection: ServerConnection) -> None:
+        assert isinstance(connection, ServerSocket)
         peer = _peer(connection)
         link = BrainLink(self._options, self._clock, CIPHERS, os.urandom)
         pump: Pump

@@ -32,6 +32,7 @@ from handoff.nodes.node.config import Config
 from handoff.nodes.node.engine import Engine
 from handoff.nodes.node.serving import Serving
 from handoff.nodes.pump import WRITE_LIMIT, Pump
+from handoff.nodes.websocket import ClientSocket
 from handoff.process import facts
 from handoff.wire.node.closing import Close
 from handoff.wire.node.events import Ended, Event, Oddity, Opened, Paired
@@ -260,6 +261,7 @@ async def pair(code: PairingCode, key: MachineKey, clock: Clock, name: str = "")
 
     try:
         async with _dial(config, Pin(key=code.brain_key)) as socket:
+            assert isinstance(socket, ClientSocket)
             close = await Pump(socket, link, happened, clock).run()
     except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
         raise Unreachable(
@@ -281,6 +283,7 @@ def _dial(config: Config, pin: Pin | None) -> connect:
         config.server_url,
         ssl=context,
         compression=None,
+        create_connection=ClientSocket,
         proxy=config.proxy_url or True,
         open_timeout=DIAL_S,
         ping_interval=None,
