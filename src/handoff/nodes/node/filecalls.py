@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -22,8 +21,7 @@ from handoff.errors import (
 from handoff.nodes.node import paths
 from handoff.nodes.node.calls_journal import CallsJournal
 from handoff.nodes.node.files import PIECE, Entry, Files, Reading
-from handoff.nodes.node.globs import name_expression
-from handoff.nodes.node.looking import Look, info
+from handoff.nodes.node.looking import STEP, Look, info
 from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.streams import Streams
 from handoff.nodes.node.writing import Order, Writing, forget
@@ -33,14 +31,10 @@ from handoff.wire.node.calls import (
     Done,
     Edit,
     FileInfo,
-    Glob,
-    Grep,
     Hash,
     Hashes,
     List,
     Listing,
-    Match,
-    Matches,
     Mkdir,
     Move,
     Read,
@@ -63,11 +57,6 @@ T = TypeVar("T")
 
 #: bytes of a file that an edit takes into memory
 EDIT_LIMIT = 64 << 20
-#: bytes of a line that grep shows, and of a file that it looks into
-LINE_LIMIT = 4096
-GREP_LIMIT = 64 << 20
-#: names that one walk visits
-WALK_LIMIT = 500_000
 
 
 async def aside(work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
@@ -103,48 +92,6 @@ class FileCalls:
         entries += [FileInfo(path=name, kind="unknown", error=why) for name, why in page.unreadable]
         return Listing(tuple(entries), page.next)
 
-    def glob(self, call: Glob) -> Listing:
-        """Names below a folder that fit a pattern."""
-        found: list[FileInfo] = []
-        for relative, entry in self._walk(call.path, call.pattern):
-            if len(found) >= max(1, call.limit):
-                return Listing(tuple(found), found[-1].path)
-            found.append(info(entry, relative))
-        return Listing(tuple(found))
-
-    def grep(self, call: Grep) -> Matches:
-        """Lines below a folder that fit an expression."""
-        flags = re.IGNORECASE if call.ignore_case else 0
-        text = os.fsencode(call.pattern)
-        try:
-            wanted = re.compile(re.escape(text) if call.fixed else text, flags)
-        except re.error as error:
-            raise BadRequest(f"'pattern' is no expression: {error}", field="pattern") from error
-        matches: list[Match] = []
-        skipped = 0
-        for relative, entry in self._walk(call.path, call.files, single=True):
-            if entry.type != "file":
-                continue
-            if entry.size > GREP_LIMIT:
-                skipped += 1
-                continue
-            try:
-                path = os.path.join(call.path, relative) if relative else call.path
-                data, _ = self._files.read(path, 0, GREP_LIMIT)
-            except HandoffError:
-                skipped += 1
-                continue
-            if b"\0" in data[:8192]:
-                skipped += 1
-                continue
-            for number, line in enumerate(data.split(b"\n"), 1):
-                if wanted.search(line):
-                    if len(matches) >= max(1, call.limit):
-                        return Matches(tuple(matches), more=True, skipped=skipped)
-                    shown = line.removesuffix(b"\r")[:LINE_LIMIT]
-                    matches.append(Match(relative or call.path, number, shown))
-        return Matches(tuple(matches), skipped=skipped)
-
     async def read(self, call: Read, streams: Streams) -> ReadResult:
         """A file, or a range of it: in the answer, or as a stream.
 
@@ -164,10 +111,9 @@ class FileCalls:
             # a file of /proc and the like has no size: it is read to its end
             end = None if call.length < 0 else call.offset + length
             while end is None or at < end:
-                data = await aside(file.piece, at, PIECE if end is None else end - at)
+                data = await aside(look.next, file, at, STEP if end is None else end - at)
                 if not data:
                     break
-                await aside(look.feed, data)
                 await streams.send("data", at, data)
                 at += len(data)
             if call.length < 0 and file.changed():
@@ -177,9 +123,7 @@ class FileCalls:
     async def write(self, key: str, call: Write, streams: Streams) -> WriteResult:
         """Write a file, whole or not at all; an upload that is cut can be gone on with."""
         if call.parents:
-            above = os.path.dirname(paths.locate(call.path, self._home).real)
-            if not os.path.isdir(above):
-                self._files.make_folder(above, parents=True)
+            await aside(self._make_above, call.path)
         name = call.transfer or key
         if not call.stream:
             return await aside(self._write_whole, name, call)
@@ -351,6 +295,11 @@ class FileCalls:
         made = look.result(call.offset, at, file.entry)
         return replace(made, data=whole)
 
+    def _make_above(self, path: str) -> None:
+        above = os.path.dirname(paths.locate(path, self._home).real)
+        if not os.path.isdir(above):
+            self._files.make_folder(above, parents=True)
+
     def _writing(self, name: str, call: Write) -> Writing:
         order = Order(
             key=_part_key(name),
@@ -375,55 +324,6 @@ class FileCalls:
             created=made.created,
             replaced=replaced,
         )
-
-    def _walk(self, top: str, pattern: str, *, single: bool = False) -> Iterator[tuple[str, Entry]]:
-        """Names below a folder that fit, in order; links are not followed.
-
-        single: a file as the top is itself, under the name "".
-        """
-        start = self._files.stat(top)
-        if single and start.type == "file":
-            yield "", start
-            return
-        try:
-            exact = re.compile(_whole(pattern))
-        except re.error as error:
-            raise BadRequest(f"'{pattern}' is no pattern: {error}", field="pattern") from error
-        left = [""]
-        visited = 0
-        while left:
-            relative = left.pop()
-            try:
-                page = self._files.listing(os.path.join(top, relative), WALK_LIMIT)
-            except HandoffError:
-                if not relative:
-                    raise
-                continue
-            below = []
-            for one in page.entries:
-                visited += 1
-                if visited > WALK_LIMIT:
-                    return
-                path = f"{relative}/{one.name}" if relative else one.name
-                if exact.fullmatch(path):
-                    yield path, one
-                if one.type == "dir":
-                    below.append(path)
-            left += reversed(below)
-
-
-def _whole(pattern: str) -> str:
-    """A glob over relative paths as an expression: ``**`` crosses folders."""
-    out: list[str] = []
-    names = pattern.strip("/").split("/")
-    for number, name in enumerate(names):
-        last = number == len(names) - 1
-        if name == "**":
-            out.append(".*" if last else "(?:[^/]+/)*")
-        else:
-            out.append(name_expression(name) + ("" if last else "/"))
-    return "(?s:" + "".join(out) + ")"
-
 
 def _pieces(file: Reading) -> Iterator[bytes]:
     at = 0

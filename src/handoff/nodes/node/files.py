@@ -72,10 +72,11 @@ class Reading:
     entry: Entry
     shown: str
 
-    def piece(self, offset: int, limit: int) -> bytes:
-        """Up to ``limit`` bytes from ``offset``; empty at the end of the file."""
+    def piece(self, offset: int, limit: int, most: int = PIECE) -> bytes:
+        """Up to ``limit`` bytes from ``offset``, and no more than ``most``; empty at the end
+        of the file."""
         with typed(self.shown):
-            return os.pread(self.fd, min(limit, PIECE), offset)
+            return os.pread(self.fd, min(limit, most), offset)
 
     def sha256(self) -> str:
         """Of the whole file, as it is now."""

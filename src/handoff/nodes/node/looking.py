@@ -8,20 +8,29 @@ import hashlib
 import pwd
 from functools import lru_cache
 
-from handoff.nodes.node.files import Entry
+from handoff.nodes.node.files import PIECE, Entry, Reading
 from handoff.wire.node.calls import FileInfo, ReadResult
 
-__all__ = ["Look", "info"]
+__all__ = ["STEP", "Look", "info"]
+
+#: bytes of a stream that are read in one go: to hand work to another thread and back costs
+#: as much as to send 50 KiB
+STEP = 4 * PIECE
 
 
 class Look:
-    """What the bytes of a text are like, piece by piece."""
+    """What the bytes of a text are like, piece by piece.
+
+    Ends of lines are counted until a zero byte says that it is no text. In UTF-16 and UTF-32
+    zero bytes are common; its mark at the start says so.
+    """
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self._first = b""
         self._lf = self._crlf = self._cr = 0
         self._last = b""
+        self._text = True
         self._utf8 = True
         self._rest = b""
 
@@ -30,22 +39,39 @@ class Look:
         self._hash.update(data)
         if len(self._first) < 4:
             self._first += data[: 4 - len(self._first)]
-        joined = self._last + data
-        self._crlf += joined.count(b"\r\n")
+        if self._text:
+            self._text = b"\0" not in data or bool(_bom(self._first))
+        if self._text:
+            self._count(data)
+        if self._utf8 and (self._rest or not data.isascii()):
+            self._decode(data)
+
+    def next(self, file: Reading, at: int, limit: int) -> bytes:
+        """The next bytes of a file, at most :data:`STEP` and ``limit``; empty at its end."""
+        data = file.piece(at, limit, STEP)
+        self.feed(data)
+        return data
+
+    def _count(self, data: bytes) -> None:
         self._lf += data.count(b"\n")
-        self._cr += data.count(b"\r")
-        self._last = data[-1:]
-        if self._utf8:
-            text = self._rest + data
-            try:
-                text.decode("utf-8")
-                self._rest = b""
-            except UnicodeDecodeError as error:
-                # a character may be parted between two pieces
-                if error.reason == "unexpected end of data" and len(text) - error.start < 4:
-                    self._rest = text[error.start :]
-                else:
-                    self._utf8 = False
+        if self._last == b"\r" and data[:1] == b"\n":
+            self._crlf += 1
+        if b"\r" in data:  # most texts have none, and looking for one costs little
+            self._crlf += data.count(b"\r\n")
+            self._cr += data.count(b"\r")
+        self._last = data[-1:] or self._last
+
+    def _decode(self, data: bytes) -> None:
+        text = self._rest + data
+        try:
+            text.decode("utf-8")
+            self._rest = b""
+        except UnicodeDecodeError as error:
+            # a character may be parted between two pieces
+            if error.reason == "unexpected end of data" and len(text) - error.start < 4:
+                self._rest = text[error.start :]
+            else:
+                self._utf8 = False
 
     def result(self, offset: int, end: int, entry: Entry) -> ReadResult:
         """What was seen, of the range from ``offset`` to ``end``."""
@@ -54,6 +80,8 @@ class Look:
             "lf": self._lf - self._crlf,
             "cr": self._cr - self._crlf,
         }
+        if not self._text:
+            kinds = {}
         there = [name for name, count in kinds.items() if count > 0]
         return ReadResult(
             sha256=self._hash.hexdigest(),

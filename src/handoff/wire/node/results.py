@@ -212,9 +212,10 @@ class ReadResult(Result):
     """A piece of a file, or with a stream its description.
 
     ``size``: of the whole file. ``eof``: nothing follows the piece. ``lines``: line ends in
-    the piece. ``newline``: ``lf``, ``crlf``, ``cr``, ``mixed`` or empty. ``bom``: ``utf-8``,
-    ``utf-16-le``, … or empty. ``utf8``: whether the piece is UTF-8. ``sha256``: of what was
-    sent.
+    the piece. ``newline``: ``lf``, ``crlf``, ``cr``, ``mixed`` or empty. Of a piece with a zero
+    byte, which is no text unless it begins with a mark, they are 0 and empty. ``bom``:
+    ``utf-8``, ``utf-16-le``, … or empty. ``utf8``: whether the piece is UTF-8. ``sha256``: of
+    what was sent.
     """
 
     data: Data = b""
