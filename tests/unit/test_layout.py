@@ -32,6 +32,7 @@ STDLIB_ONLY = (
     "nodes/node/keeper.py",
     "nodes/node/held.py",
     "nodes/node/spill.py",
+    "nodes/node/searcher.py",
     "executors/fake/agent.py",
     "executors/fake/__main__.py",
 )

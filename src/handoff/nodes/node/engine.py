@@ -33,6 +33,8 @@ from handoff.nodes.node.calls_journal import CallsJournal, Seen
 from handoff.nodes.node.execs import Execs, folder_name
 from handoff.nodes.node.execs import info as job_info
 from handoff.nodes.node.filecalls import FileCalls, aside
+from handoff.nodes.node.files import Files
+from handoff.nodes.node.finding import Finding
 from handoff.nodes.node.keeping import Keep
 from handoff.nodes.node.machine import Settings
 from handoff.nodes.node.policy import LOCK, Policy, load
@@ -77,6 +79,7 @@ class Engine:
         self._shells = ShellCalls(self._execs, self._keeper, clock)
         self._files = FileCalls(self.policy, settings.home, self.journal, clock)
         self._trees = TreeCalls(self.policy, settings.home)
+        self._finding = Finding(Files(self.policy, settings.home))
         self._under_way: dict[str, asyncio.Future[tuple[bool, Result]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -93,6 +96,7 @@ class Engine:
 
     async def close(self, *, stop: bool) -> None:
         """Let go. stop: end every command, and the keeper; otherwise they go on."""
+        await aside(self._finding.close)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -347,6 +351,8 @@ class Engine:
                 return await self._trees.manifest(call, streams)
             case calls.TreeGet():
                 return await self._trees.get(call, streams)
+            case calls.Grep():
+                return await self._finding.grep(call)
             case calls.GetFacts():
                 return machine.facts(self._set, self.policy, self._clock, self._started_ms)
             case calls.GetPolicy():
@@ -354,8 +360,7 @@ class Engine:
         plain: dict[type[Call], Callable[[Any], Result]] = {
             calls.Stat: self._files.stat,
             calls.List: self._files.list,
-            calls.Glob: self._files.glob,
-            calls.Grep: self._files.grep,
+            calls.Glob: self._finding.glob,
             calls.Hash: self._files.hash,
             calls.TransferStat: self._files.transfer,
         }

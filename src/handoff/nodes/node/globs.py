@@ -12,7 +12,7 @@ import os
 import re
 from typing import NamedTuple
 
-__all__ = ["Pattern", "compile_pattern", "name_expression"]
+__all__ = ["Pattern", "compile_pattern", "name_expression", "path_expression"]
 
 _SIGNS = re.compile(r"[*?\[]")
 
@@ -75,27 +75,61 @@ def compile_pattern(text: str, home: str, *, fold: bool = False) -> Pattern:
 
 def _expression(names: list[str]) -> str:
     """What follows the base: each name after a slash, then anything below."""
-    # ``**`` is nothing, or any number of whole names
-    parts = ["(?:/[^/]+)*" if name == "**" else "/" + name_expression(name) for name in names]
-    return "".join(parts) + "(?:/.*)?"
+    return _joined(names) + "(?:/.*)?"
+
+
+def path_expression(pattern: str) -> str:
+    """A pattern over relative paths as a regular expression over ``/`` and such a path:
+    ``**`` crosses folders, and as the last name is everything below."""
+    names = pattern.strip("/").split("/")
+    if names[-1] == "**":
+        return _joined(names[:-1]) + "/.*"
+    return _joined(names)
+
+
+def _joined(names: list[str]) -> str:
+    """Each name after a slash; ``**`` is nothing, or any number of whole names.
+
+    What stands between two ``**`` takes the first place where it fits, for good (``(?>``):
+    a later one could not let more fit after it, and trying them all would take for ever.
+    """
+    runs: list[str] = [""]
+    for name in names:
+        if name == "**":
+            if runs[-1] or len(runs) == 1:
+                runs.append("")
+        else:
+            runs[-1] += "/" + name_expression(name)
+    first, *others = runs
+    if not others:
+        return first
+    *inner, last = others
+    crossed = "".join(f"(?>(?:/[^/]+)*?{run}(?![^/]))" for run in inner)
+    return first + crossed + "(?:/[^/]+)*" + last
 
 
 def name_expression(name: str) -> str:
-    """A pattern for one name as a regular expression; what it matches holds no slash."""
-    out, at = "", 0
+    """A pattern for one name as a regular expression; what it matches holds no slash. The
+    text between two ``*`` takes the first place where it fits, as in :func:`_joined`."""
+    runs, at = [""], 0
     while at < len(name):
         sign = name[at]
         if sign == "*":
-            out += "[^/]*"
+            if runs[-1] or len(runs) == 1:
+                runs.append("")
         elif sign == "?":
-            out += "[^/]"
+            runs[-1] += "[^/]"
         elif sign == "[" and (end := name.find("]", at + 2)) > 0:
             inner = name[at + 1 : end]
             negated = inner[0] in "!^"
             chars = re.escape(inner[negated:]).replace(r"\-", "-")
-            out += f"[{'^' if negated else ''}{chars}{'/' if negated else ''}]"
+            runs[-1] += f"[{'^' if negated else ''}{chars}{'/' if negated else ''}]"
             at = end
         else:
-            out += re.escape(sign)
+            runs[-1] += re.escape(sign)
         at += 1
-    return out
+    first, *others = runs
+    if not others:
+        return first
+    *inside, last = others
+    return first + "".join(f"(?>[^/]*?{run})" for run in inside) + "[^/]*" + last
