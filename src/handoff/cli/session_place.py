@@ -235,7 +235,9 @@ def clean(error: HandoffError, args: Namespace) -> HandoffError:
     told = {"cause": error.cause, "remedy": error.remedy, "details": error.details}
     found = guard.value(told).value
     error.cause, error.details = found["cause"], found["details"]
-    error.remedy = remedy(found["remedy"], name)
+    error.remedy = remedy(found["remedy"], name, args)
+    for one in _findings(error):
+        one["remedy"] = remedy(str(one.get("remedy", "")), name, args)
     error.args = (error.cause,)
     error.retry = retry_of(error)  # type: ignore[attr-defined]
     return error
@@ -276,10 +278,19 @@ def _knows(root: str, wanted: str) -> bool:
         return False
 
 
-def remedy(text: str, profile: str) -> str:
-    """A remedy of Sessions as a whole command, for the profile of the call."""
+def _findings(error: HandoffError) -> list[dict[str, Any]]:
+    found = error.details.get("findings")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def remedy(text: str, profile: str, args: Namespace | None = None) -> str:
+    """A remedy of Sessions as a whole command, for the profile of the call, and in place of
+    the call that was made (``args``)."""
     import re
 
+    instead = re.match(r"prepare it with --supersedes ([A-Za-z0-9][\w.-]{7,63})", text)
+    if instead and args is not None and hasattr(args, "supersedes"):
+        return _superseding(instead[1], args, profile)
     found = re.fullmatch(
         r"(?:handoff session )?(recover|status|confirm|abandon) ([A-Za-z0-9][\w.-]{7,63})", text
     )
@@ -287,6 +298,28 @@ def remedy(text: str, profile: str) -> str:
         return text
     flag = f"--profile {profile} " if profile else ""
     return f"handoff session {found[1]} {flag}{found[2]}"
+
+
+def _superseding(old: str, args: Namespace, profile: str) -> str:
+    """The call to prepare that was made, but in the place of that attempt."""
+    from handoff.cli.terminal import shell_quote
+
+    words = ["handoff", "session", "prepare", args.ref]
+    given = (
+        ("--profile", profile),
+        ("--workspace", args.workspace),
+        ("--host", args.host),
+        ("--session", args.session),
+        ("--attempt-id", args.attempt_id),
+        ("--model", args.model),
+        ("--provider", args.provider),
+        ("--surface", args.surface),
+        ("--locale", args.locale),
+        ("--supersedes", old),
+    )
+    words += [word for flag, value in given if value for word in (flag, value)]
+    words += ["--allow-parallel"] if args.allow_parallel else []
+    return " ".join(map(shell_quote, words))
 
 
 def attempt(made: Service, given: str) -> str:

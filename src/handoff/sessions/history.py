@@ -16,6 +16,7 @@ from handoff import lifecycle
 from handoff.errors import BadTransition, JournalCorrupt, UsageError
 
 __all__ = [
+    "ENDED",
     "EXPLAIN",
     "FIRST",
     "GENESIS",
@@ -35,6 +36,9 @@ FIRST = "attempt_prepared"
 NOTES = frozenset({"anomaly", "child_started", "page_served", "prompt_submitted", "environment"})
 #: what the first event of a journal is chained to
 GENESIS = "0" * 64
+
+#: the states of an attempt that has ended, and whose place another one may take
+ENDED = frozenset({"launch_failed", "closed", "abandoned"})
 
 EXPLAIN = {
     "prepared": "The attempt is frozen; nothing was started.",
@@ -194,7 +198,7 @@ def allowed_next(history: History, owner_alive: bool | None) -> list[str]:
         return ["open", "abandon"] if dead else ["wait"]
     if state == "requested":
         return ["inspect", "adopt", "abandon"] if dead else ["wait"]
-    if state in ("launch_failed", "closed", "abandoned"):
+    if state in ENDED:
         return ["prepare_new"]
     if state == "superseded":
         return []

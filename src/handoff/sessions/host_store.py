@@ -104,7 +104,9 @@ def opened(path: str) -> Iterator[HostStore]:
         StorageError: it can't be read, or is no session store.
     """
     if not os.path.isfile(path):
-        raise NotFound(f"there is no session store {path}", remedy="use the host's own profile")
+        raise NotFound(
+            f"there is no session store {path}", remedy=f"ls -l {os.path.dirname(path)}", path=path
+        )
     with contextlib.ExitStack() as stack:
         try:
             db = stack.enter_context(contextlib.closing(connect(path, stack)))

@@ -20,6 +20,7 @@ from handoff.errors import (
     ActorRefused,
     AlreadyReserved,
     AttemptConflict,
+    BadTransition,
     NotAllowed,
     OpeningUncertain,
     SessionMismatch,
@@ -91,7 +92,7 @@ class Journal(JournalView):
         Raises:
             UsageError: a field is missing or unknown.
             AttemptConflict: the id was frozen with something else; details name the fields.
-            NotAllowed: the attempt that it supersedes has not ended.
+            BadTransition: the attempt that it supersedes has not ended, or is superseded already.
         """
         if set(frozen) != set(FROZEN):
             odd = ", ".join(sorted(set(frozen) ^ set(FROZEN)))
@@ -103,8 +104,7 @@ class Journal(JournalView):
                 return False
             old = frozen["supersedes"]
             if old:
-                if rows.frozen(db, old)["ref"] != frozen["ref"]:
-                    raise AttemptConflict(f"attempt {old} is of another record", fields=["ref"])
+                rows.supersedable(db, old, frozen["ref"])
                 self._append(db, old, "superseded", actor, {"by": attempt_id})
             now, mark = self.clock.now_ms(), past.digest(frozen)
             row = (attempt_id, frozen["ref"], text, mark, now)
@@ -364,7 +364,11 @@ class Journal(JournalView):
         actor: Actor,
         payload: dict[str, Any],
     ) -> None:
-        rows.append(db, self.clock.now_ms(), attempt_id, kind, str(actor), payload)
+        try:
+            rows.append(db, self.clock.now_ms(), attempt_id, kind, str(actor), payload)
+        except BadTransition as error:
+            error.remedy = error.remedy or f"status {attempt_id}"
+            raise
 
     def _text(self, text: str) -> str:
         """Free text as it may be stored: redacted, and short enough for an event."""

@@ -12,7 +12,13 @@ from dataclasses import asdict
 from typing import Any
 
 from handoff import lifecycle
-from handoff.errors import AttemptConflict, JournalCorrupt, UnknownAttempt, UsageError
+from handoff.errors import (
+    AttemptConflict,
+    BadTransition,
+    JournalCorrupt,
+    UnknownAttempt,
+    UsageError,
+)
 from handoff.sessions import history as past
 from handoff.sessions.history import Event, History
 from handoff.sessions.owner import Owner
@@ -116,6 +122,47 @@ def append(
         (number + 1, *row, prev, mark),
     )
     db.execute("UPDATE head SET number = ?, hash = ?", (number + 1, mark))
+
+
+def last_of(db: sqlite3.Connection, attempt_id: str) -> str:
+    """The attempt itself, or the last one of those that took its place one after another."""
+    seen = [attempt_id]
+    while True:
+        by = [one.payload.get("by") for one in events(db, seen[-1]) if one.kind == "superseded"]
+        if not by:
+            return seen[-1]
+        # Who supersedes is made later: no journal of ours goes in a circle.
+        if not isinstance(by[-1], str) or by[-1] in seen or not has(db, by[-1]):
+            raise JournalCorrupt(
+                f"what has taken the place of attempt {attempt_id} is not known",
+                attempt_id=attempt_id,
+            )
+        seen.append(by[-1])
+
+
+def supersedable(db: sqlite3.Connection, old: str, ref: str) -> None:
+    """Check that an attempt of that record may take the place of this one.
+
+    Raises:
+        AttemptConflict: it is of another record.
+        BadTransition: it has not ended, or another one has taken its place already.
+    """
+    if frozen(db, old)["ref"] != ref:
+        raise AttemptConflict(
+            f"attempt {old} is of another record", remedy=f"status {old}", fields=["ref"]
+        )
+    last = last_of(db, old)
+    state = facts(db, last).state
+    if last == old and state in past.ENDED:
+        return
+    why = f"is superseded already, at last by {last}" if last != old else f"is '{state}'"
+    raise BadTransition(
+        f"attempt {old} {why}: only what has ended, and was not superseded, can be",
+        remedy=f"prepare it with --supersedes {last}" if state in past.ENDED else f"status {last}",
+        attempt_id=old,
+        last=last,
+        state=state,
+    )
 
 
 def reservation(db: sqlite3.Connection, attempt_id: str) -> tuple[int, str, Owner] | None:

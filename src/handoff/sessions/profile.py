@@ -91,11 +91,7 @@ def resolve(env: Mapping[str, str], cwd: str, name: str = "", reported: str = ""
         active = _active(found.top)
         found = _named(found.top, active or DEFAULT)
     if not os.path.isdir(found.home):
-        raise ProfileMismatch(
-            f"there is no profile '{one_line(found.name)}' in {one_line(found.top)}",
-            remedy="give the HERMES_HOME and the profile of the session that prepared it",
-            profile=found.name,
-        )
+        raise _absent(found)
     if reported not in {"", "custom", found.name}:
         raise ProfileMismatch(
             f"HERMES_HOME leads to profile '{found.name}', the host says '{one_line(reported)}'",
@@ -103,6 +99,19 @@ def resolve(env: Mapping[str, str], cwd: str, name: str = "", reported: str = ""
             profile=found.name,
         )
     return found
+
+
+def _absent(found: Profile) -> ProfileMismatch:
+    there = names(found.top) if os.path.isdir(found.top) else []
+    return ProfileMismatch(
+        f"there is no profile '{one_line(found.name)}' in {one_line(found.top)}",
+        remedy=f"give --profile with one that is there: {', '.join(there[:8])}"
+        if there
+        else "set HERMES_HOME to the home of Hermes, or give --profile handoff for Handoff's own "
+        "store",
+        profile=found.name,
+        profiles=there[:50],
+    )
 
 
 def names(top: str) -> list[str]:

@@ -356,6 +356,19 @@ def _made(
     return reply
 
 
+def _nowhere(kind: str) -> UsageError:
+    """Why there are no sessions to sweep, and which call has some."""
+    if kind == "hermes":
+        return UsageError(
+            "Handoff's own store is of no profile of Hermes, whose sessions are kept by profile",
+            remedy="handoff session sweep --profile default --host hermes",
+        )
+    return UsageError(
+        "the call does not say whose sessions are meant",
+        remedy="give --host hermes, claude, codex or opencode",
+    )
+
+
 def sweep(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """Drafts of sessions that nobody handed off."""
     from handoff.sessions.sweep import sweep as drafts
@@ -363,10 +376,7 @@ def sweep(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[st
     host = service.host_of(caller.host)
     opener = host.sessions()
     if opener is None:
-        raise UsageError(
-            f"the sessions of {host.kind} can't be looked through from here",
-            remedy="handoff session sweep --host hermes",
-        )
+        raise _nowhere(host.kind)
     dry_run = bool(given.get("dry_run", False))
     found = drafts(
         service.records,

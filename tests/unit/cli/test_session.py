@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import pytest
+from tests.support.agents import hermes_store
 from tests.unit.cli.calling import Called, Caller
 
 from handoff.cli import session, session_place
@@ -212,6 +213,43 @@ def test_a_remedy_works_as_printed() -> None:
     )
     assert session_place.remedy("status a-000001", "") == "handoff session status a-000001"
     assert session_place.remedy("give another name", "bob") == "give another name"
+
+
+def test_what_to_supersede_is_told_as_the_call_that_does_it(ask: Any) -> None:
+    import shlex
+
+    ref = create(ask)
+    words = ["prepare", ref, "--workspace", ".", "--host", "codex", "--attempt-id"]
+    assert ask(*words, "first-0001").code == 0
+    assert ask(*words, "second-001", "--supersedes", "first-0001", "--json").code == 3
+    service = session_place.service(_args())
+    from handoff.sessions.journal import Actor
+
+    for attempt, more in (("first-0001", []), ("second-001", ["--supersedes", "first-0001"])):
+        assert ask(*words, attempt, *more).code == 0
+        service.journal.abandon(attempt, "no", Actor("person", "anna"))
+    told = json.loads(ask(*words, "third-0001", "--supersedes", "first-0001", "--json").err)
+    assert (told["code"], told["exit_code"]) == ("bad_transition", 3)
+    again = shlex.split(told["remedy"])
+    assert again[:3] == ["handoff", "session", "prepare"]
+    assert again[-2:] == ["--supersedes", "second-001"]
+    assert ask(*again[2:]).json["attempt_id"] == "third-0001"
+
+
+def test_whose_sessions_are_swept_is_said_right(
+    ask: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = json.loads(ask("sweep", "--host", "hermes", "--json").err)
+    assert (told["code"], told["remedy"][:15]) == ("profile_mismatch", "set HERMES_HOME")
+    told = json.loads(ask("sweep", "--json").err)
+    assert (told["code"], "--host" in told["remedy"]) == ("usage", True)
+    hermes_store(tmp_path / ".hermes" / "state.db", [("s-1", "user", "hello")])
+    monkeypatch.setenv("HANDOFF_PROFILE", "handoff")
+    told = json.loads(ask("sweep", "--host", "hermes", "--dry-run", "--json").err)
+    assert told["remedy"] == "handoff session sweep --profile default --host hermes"
+    assert ask(*told["remedy"].split()[2:], "--dry-run").code == 0
+    told = json.loads(ask("sweep", "--profile", "bob", "--json").err)
+    assert "default" in told["remedy"]
 
 
 def test_without_a_current_folder(

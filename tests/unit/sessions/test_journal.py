@@ -291,6 +291,33 @@ def test_an_attempt_that_supersedes_another(journal: Journal) -> None:
         journal.prepare(frozen("attempt-0003", supersedes=A, ref="handoff://x/y"), SOURCE)
 
 
+def test_only_the_last_of_a_chain_is_superseded(journal: Journal) -> None:
+    """Whoever names one that was superseded before is told which one it is now."""
+    journal.prepare(frozen(A), SOURCE)
+    journal.abandon(A, "no", PERSON)
+    journal.prepare(frozen("attempt-0002", supersedes=A), SOURCE)
+    with pytest.raises(BadTransition) as caught:
+        journal.prepare(frozen("attempt-0003", supersedes=A), SOURCE)
+    assert caught.value.remedy == "status attempt-0002", "it has not ended"
+    journal.abandon("attempt-0002", "no", PERSON)
+    with pytest.raises(BadTransition) as caught:
+        journal.prepare(frozen("attempt-0003", supersedes=A), SOURCE)
+    assert caught.value.remedy == "prepare it with --supersedes attempt-0002"
+    assert caught.value.details["last"] == "attempt-0002"
+    journal.prepare(frozen("attempt-0003", supersedes="attempt-0002"), SOURCE)
+    assert [journal.status(one)["state"] for one in journal.attempts()] == [
+        "superseded", "superseded", "prepared",
+    ]  # fmt: skip
+    journal.verify()
+
+
+def test_what_the_state_does_not_allow_says_where_to_look(journal: Journal) -> None:
+    journal.prepare(frozen(A), SOURCE)
+    with pytest.raises(BadTransition) as caught:
+        journal.confirm(A, PERSON)
+    assert caught.value.remedy == f"status {A}"
+
+
 # -- the new session ---------------------------------------------------------------------
 
 
