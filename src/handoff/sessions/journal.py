@@ -19,10 +19,8 @@ from typing import Any
 from handoff.errors import (
     ActorRefused,
     AlreadyReserved,
-    AttemptConflict,
     BadTransition,
     NotAllowed,
-    OpeningUncertain,
     SessionMismatch,
     UsageError,
 )
@@ -30,7 +28,6 @@ from handoff.lifecycle import ATTEMPT_LIVE
 from handoff.sessions import history as past
 from handoff.sessions import journal_file as file
 from handoff.sessions import journal_rows as rows
-from handoff.sessions.history import History
 from handoff.sessions.journal_view import JournalView
 from handoff.sessions.owner import Owner
 
@@ -134,7 +131,7 @@ class Journal(JournalView):
             self._reclaim(db, frozen["ref"], me)
             facts = rows.facts(db, attempt_id)
             if facts.state != "prepared":
-                raise self._refusal(db, attempt_id, facts)
+                raise rows.refusal(db, attempt_id, self.alive)
             self._refuse_second(db, frozen)
             taken = Reservation(attempt_id, self.clock.new_id(), owner)
             db.execute(
@@ -408,30 +405,7 @@ class Journal(JournalView):
         if frozen["allow_parallel"]:
             return
         for other, _owner in rows.reservations(db, frozen["ref"]):
-            raise self._refusal(db, other, rows.facts(db, other))
-
-    def _refusal(self, db: sqlite3.Connection, attempt_id: str, facts: History) -> NotAllowed:
-        """Why that attempt can't be opened, with what is known and what may be done."""
-        held = rows.reservation(db, attempt_id)
-        living = self.alive(held[2]) if held else None
-        known = {
-            "attempt_id": attempt_id,
-            "state": facts.state,
-            "owner": rows.shown(held[2]) if held else None,
-            "owner_alive": living,
-            "allowed_next": past.allowed_next(facts, living),
-        }
-        if facts.state == "requested" and living is False:
-            return OpeningUncertain(
-                f"attempt {attempt_id}: {past.UNCERTAIN}",
-                remedy=f"recover {attempt_id}",
-                **known,
-            )
-        return AlreadyReserved(
-            f"attempt {attempt_id} is '{facts.state}': {past.EXPLAIN[facts.state]}",
-            remedy="prepare a new attempt" if held is None else f"status {attempt_id}",
-            **known,
-        )
+            raise rows.refusal(db, other, self.alive)
 
     def _uncertain(self, db: sqlite3.Connection, attempt_id: str, event: str) -> None:
         """Refuse unless the attempt is requested and its opener proved dead."""

@@ -13,15 +13,18 @@ from typing import Any
 
 from handoff import lifecycle
 from handoff.errors import (
+    AlreadyReserved,
     AttemptConflict,
     BadTransition,
     JournalCorrupt,
+    NotAllowed,
+    OpeningUncertain,
     UnknownAttempt,
     UsageError,
 )
 from handoff.sessions import history as past
 from handoff.sessions.history import Event, History
-from handoff.sessions.owner import Owner
+from handoff.sessions.owner import Liveness, Owner
 
 #: bytes of one event's payload
 MAX_PAYLOAD = 2048
@@ -187,6 +190,28 @@ def _owner(text: str, attempt_id: str) -> Owner:
         return Owner(**value)
     except TypeError as error:
         raise JournalCorrupt(f"the reservation of attempt {attempt_id} is damaged") from error
+
+
+def refusal(db: sqlite3.Connection, attempt_id: str, alive: Liveness) -> NotAllowed:
+    """Why that attempt can't be opened, with what is known and what may be done."""
+    history, held = facts(db, attempt_id), reservation(db, attempt_id)
+    living = alive(held[2]) if held else None
+    known = {
+        "attempt_id": attempt_id,
+        "state": history.state,
+        "owner": shown(held[2]) if held else None,
+        "owner_alive": living,
+        "allowed_next": past.allowed_next(history, living),
+    }
+    if history.state == "requested" and living is False:
+        return OpeningUncertain(
+            f"attempt {attempt_id}: {past.UNCERTAIN}", remedy=f"recover {attempt_id}", **known
+        )
+    return AlreadyReserved(
+        f"attempt {attempt_id} is '{history.state}': {past.EXPLAIN[history.state]}",
+        remedy="prepare a new attempt" if held is None else f"status {attempt_id}",
+        **known,
+    )
 
 
 def end(db: sqlite3.Connection, attempt_id: str) -> None:
