@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from handoff.clock import FakeClock
 from handoff.errors import StorageError
-from handoff.nodes.audit import HEAD, NAME, Audit, rows, verify
+from handoff.nodes.audit import Audit, rows, verify
+from handoff.nodes.chain import HEAD, NAME
 from handoff.redaction import Redactor
 
 
@@ -152,3 +153,62 @@ def test_a_row_is_what_the_schema_says(tmp_path: pathlib.Path) -> None:
     assert list(row)[:5] == ["n", "at", "side", "event", "prev"]
     assert row["at"].endswith("Z")
     assert list(row)[-1] == "hash"
+
+
+def test_rows_that_wait_keep_their_order_and_their_time(tmp_path: pathlib.Path) -> None:
+    clock = FakeClock()
+    audit = Audit(str(tmp_path), "node", str, clock)
+    audit.later("call", request_id="first")
+    clock.advance(5)
+    audit.later("call", request_id="second")
+    assert not list(rows(str(tmp_path)))
+    audit.row("call", request_id="third")
+    clock.advance(5)
+    audit.later("call", request_id="fourth")
+    audit.flush()
+    audit.later("call", request_id="fifth")
+    audit.close()
+    found = list(rows(str(tmp_path)))
+    assert [row["request_id"] for row in found] == ["first", "second", "third", "fourth", "fifth"]
+    assert [row["at"][17:19] for row in found] == ["20", "25", "25", "30", "30"]
+    assert not verify(str(tmp_path)).findings
+
+
+def test_nothing_is_noted_for_later_once_that_has_failed(tmp_path: pathlib.Path) -> None:
+    audit = make(tmp_path / "a")
+    audit.row("call")
+    os.rename(tmp_path / "a" / NAME, tmp_path / "kept")
+    os.mkdir(tmp_path / "a" / NAME)
+    audit.ready()
+    audit.later("read", request_id="one")
+    with pytest.raises(StorageError):
+        audit.flush()
+    with pytest.raises(StorageError):
+        audit.ready()
+    os.rmdir(tmp_path / "a" / NAME)
+    os.rename(tmp_path / "kept", tmp_path / "a" / NAME)
+    audit.ready()
+    assert [row["n"] for row in rows(str(tmp_path / "a"))] == [1, 2]
+    audit.close()
+    assert not verify(str(tmp_path / "a")).findings
+
+
+def test_two_writers_take_turns_in_one_process(tmp_path: pathlib.Path) -> None:
+    both = [make(tmp_path, file_bytes=2000), make(tmp_path, file_bytes=2000)]
+    for number in range(40):
+        both[number % 3 % 2].row("call", request_id=f"key-{number:04d}")
+    for one in both:
+        one.close()
+    report = verify(str(tmp_path))
+    assert (report.rows + report.first - 1, report.findings) == (40, [])
+
+
+def test_a_key_is_told_as_it_is_unless_it_may_be_a_secret(tmp_path: pathlib.Path) -> None:
+    audit = Audit(str(tmp_path), "node", lambda _: "[redacted]", FakeClock())
+    audit.row("call", request_id="call-" + "0a" * 12)
+    audit.row("call", request_id="call-" + "0a" * 12 + "-")
+    audit.close()
+    assert [row["request_id"] for row in rows(str(tmp_path))] == [
+        "call-" + "0a" * 12,
+        "[redacted]",
+    ]
