@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
 if TYPE_CHECKING:
-    from websockets.asyncio.connection import Connection as _Base
+    _Base = Connection
 else:
     _Base = object
 
@@ -68,7 +69,10 @@ class _Straight(_Base):
                     self._on_message(message)
                     return
             self._behind += 1
-        super().process_event(event)
+        if self._on_message is not None:  # the handshake is over
+            Connection.process_event(self, event)
+        else:
+            super().process_event(event)
 
     def pause_writing(self) -> None:
         """Called by the transport."""

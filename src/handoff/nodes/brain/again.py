@@ -13,7 +13,7 @@ from handoff.wire.node.calls import Call
 
 if TYPE_CHECKING:
     from handoff.link.records import NodeRecord
-    from handoff.nodes.brain.session import Asking
+    from handoff.nodes.brain.asking import Asking
 
 __all__ = [
     "CONTENT",

@@ -20,22 +20,19 @@ from handoff.errors import (
 )
 from handoff.link.keys import MachineKey
 from handoff.link.tokens import NodeStore
-from handoff.nodes import told
 from handoff.nodes.audit import Audit
 from handoff.nodes.brain.again import (
-    CONTENT,
-    actor,
     conflict,
     from_journal,
     installation,
-    late_after,
     never_known,
-    not_back,
     offline,
     revoked,
 )
+from handoff.nodes.brain.asking import Asking, Pieces, Waiting
 from handoff.nodes.brain.journal import BrainJournal, Sent
-from handoff.nodes.brain.session import Asking, Session
+from handoff.nodes.brain.notes import Notes
+from handoff.nodes.brain.session import Session
 from handoff.nodes.brain.shown import Connected
 from handoff.nodes.brain.strangers import Refusals
 from handoff.wire.node import calls
@@ -51,7 +48,6 @@ __all__ = ["Brain", "Connected", "Pieces"]
 
 #: seconds that a lost node's calls are waited for, unless the caller says otherwise
 RETURN_S = 30.0
-Pieces = Callable[[str, bytes], Any]
 
 
 @dataclass(slots=True)
@@ -69,6 +65,10 @@ class Brain:
     _back: dict[str, asyncio.Event] = field(default_factory=dict)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _refusals: Refusals | None = None
+    _notes: Notes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._notes = Notes(self.journal, self.audit, self.asking)
 
     # -- links ------------------------------------------------------------------------------
 
@@ -130,7 +130,8 @@ class Brain:
         session.connected_ms = self.clock.now_ms()
         self.sessions[name] = session
         self.audit.row("link", node=name, remote=session.remote, status="open", session=session.id)
-        self._back.setdefault(name, asyncio.Event()).set()
+        if (back := self._back.pop(name, None)) is not None:
+            back.set()
         self._spawn(self._greet(session))
 
     async def _greet(self, session: Session) -> None:
@@ -144,7 +145,7 @@ class Brain:
             with contextlib.suppress(HandoffError, TimeoutError):
                 asked = Asking("", session.name, GetFacts(), "")
                 session.send(asked)
-                _, answer = await asyncio.wait_for(asked.ended, 30)
+                _, answer = await asyncio.wait_for(self._wait(asked, 30), 30)
                 facts = calls.to_json(answer) if not isinstance(answer, CallFailed) else None
         with contextlib.suppress(HandoffError):
             self.store.seen(session.name, facts)
@@ -176,7 +177,6 @@ class Brain:
         """The session counts no more; what was under way on it waits for the node."""
         if self.sessions.get(session.name) is session:
             del self.sessions[session.name]
-            self._back.setdefault(session.name, asyncio.Event()).clear()
         for asking in session.release():
             if asking.call.reads or not asking.key:
                 asking.fail(
@@ -215,26 +215,51 @@ class Brain:
         Raises:
             UnknownNode, BadRequest, RequestConflict.
         """
-        self.store.node(target)
+        if target not in self.sessions:
+            self.store.node(target)
         calls.checked(call)
-        if key:
+        begun = self.begin(target, call, key=key, by=by, pieces=pieces, feed=feed)
+        if begun is None and key:
             joined = await self._join(target, call, key, return_s)
             if joined is not None:
                 return joined
-        session = await self._online(target, wait_s)
-        if key and wait_s > 0:  # another may have asked with it meanwhile
+        if begun is None:
+            await self._online(target, wait_s)
+            begun = self.begin(target, call, key=key, by=by, pieces=pieces, feed=feed)
+        if begun is None and key:  # another has asked with it meanwhile
             joined = await self._join(target, call, key, return_s)
             if joined is not None:
                 return joined
-            session = self.sessions.get(target)
-        if session is None:
+        if begun is None:
             return False, CallFailed.of(offline(self.store.node(target)), retry_safe=True)
+        if isinstance(begun, tuple):
+            return begun
+        return await self._wait(begun, return_s)
+
+    def begin(
+        self,
+        target: str,
+        call: Call,
+        *,
+        key: str,
+        by: str = "",
+        pieces: Pieces | None = None,
+        feed: Callable[[], Any] | None = None,
+    ) -> Asking | tuple[bool, Result] | None:
+        """Send a call, as :meth:`call` does, without waiting for anything. Returns what to
+        wait for, or the answer if there is one already; None: nothing was done, because the
+        node is away, or the call was made before and is not over.
+
+        Raises:
+            BadRequest, RequestConflict, StorageFull, StorageError: nothing was sent.
+        """
+        session = self.sessions.get(target)
+        if session is None or (key and key in self.asking):
+            return None
         asking = Asking(key, target, call, by, pieces, feed)
-        if not call.reads:
-            known = self._note(session, asking)
-            if known is not None:
-                return known
-        self._audit_call(asking)
+        found = self._notes.begin(asking, session.instance, self.clock.now_ms())
+        if found is not None:
+            return self._known(found, call)
         if key:
             self.asking[key] = asking
         try:
@@ -242,7 +267,7 @@ class Brain:
         except HandoffError as error:
             self._settled(asking, False, CallFailed.of(error, retry_safe=True), keep=False)
             return False, CallFailed.of(error, retry_safe=True)
-        return await self._wait(asking, return_s)
+        return asking
 
     async def cancel(self, key: str) -> bool:
         """End a call. False: it does not run, or its node can't be told."""
@@ -294,6 +319,7 @@ class Brain:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._notes.write()
 
     async def _join(
         self, target: str, call: Call, key: str, return_s: float
@@ -311,8 +337,9 @@ class Brain:
             return None
         if (found.node, found.digest) != (target, calls.digest(call)):
             raise conflict(key)
-        if found.state == "done":
-            return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
+        known = self._known(found, call)
+        if known is not None:
+            return known
         asking = Asking(key, target, call, found.by)
         self.asking[key] = asking
         session = self.sessions.get(target)
@@ -322,47 +349,25 @@ class Brain:
             asking.lost()
         return await self._wait(asking, return_s)
 
-    def _note(self, session: Session, asking: Asking) -> tuple[bool, Result] | None:
-        """Write the call down before it is sent; the answer if that was done before."""
-        args = calls.to_json(asking.call)
-        shown = {name: one for name, one in args.items() if name not in CONTENT}
-        found = self.journal.begin(
-            asking.key,
-            asking.node,
-            asking.call.op,
-            calls.digest(asking.call),
-            shown,
-            asking.by,
-            self.clock.now_ms(),
-            session.instance,
-        )
-        if found is not None and found.state == "done":
-            return found.ok, calls.result_from_json(type(asking.call), found.ok, found.answer)
-        return None
+    @staticmethod
+    def _known(found: Sent, call: Call) -> tuple[bool, Result] | None:
+        if found.state != "done":
+            return None
+        return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
 
     async def _wait(self, asking: Asking, return_s: float) -> tuple[bool, Result]:
-        """The call's end; while its node is away, at most so long. A command whose own time
-        is long over is not waited for either: the line may be dead without saying so."""
-        asking.waiters += 1
-        late = late_after(asking.call)
-        until = None if late is None else self.clock.monotonic() + late
+        """The call's end; see :class:`Waiting`."""
+        end: asyncio.Future[tuple[bool, Result]] = asyncio.get_running_loop().create_future()
+
+        def told(ok: bool, answer: Result) -> None:
+            if not end.done():
+                end.set_result((ok, answer))
+
+        waiting = Waiting(asking, return_s, told)
         try:
-            while True:
-                away = asyncio.ensure_future(asking.away.wait())
-                both: set[asyncio.Future[Any]] = {asking.ended, away}
-                left = None if until is None else max(0.0, until - self.clock.monotonic())
-                await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                away.cancel()
-                if asking.ended.done():
-                    return asking.ended.result()
-                if not asking.away.is_set():
-                    return False, CallFailed.of(not_back(asking))
-                with contextlib.suppress(TimeoutError):
-                    return await asyncio.wait_for(asyncio.shield(asking.ended), return_s)
-                if asking.away.is_set():
-                    return False, CallFailed.of(not_back(asking))
+            return await end
         finally:
-            asking.waiters -= 1
+            waiting.leave()
 
     async def _settle(self, session: Session, sent: Sent, asking: Asking | None) -> None:
         """Find out from a node that is back what became of a call."""
@@ -384,7 +389,7 @@ class Brain:
     def _again(self, session: Session, asking: Asking) -> None:
         """The node has never seen the call. It is sent again if whoever asked is still there
         and its content is; otherwise nothing was done, and it is said so."""
-        if asking.waiters and asking.repeatable:
+        if asking.waiting and asking.repeatable:
             with contextlib.suppress(HandoffError):
                 session.send(asking)
                 return
@@ -397,33 +402,10 @@ class Brain:
         self._settled(asking, ok, answer, keep=not safe)
 
     def _settled(self, asking: Asking, ok: bool, answer: Result, *, keep: bool = True) -> None:
-        if asking.key and not asking.call.reads:
-            with contextlib.suppress(HandoffError):
-                if keep:
-                    self.journal.end(asking.key, ok=ok, answer=calls.to_json(answer))
-                else:
-                    self.journal.drop(asking.key)
-        self.asking.pop(asking.key, None)
-        if asking.key or asking.by:  # otherwise it was our own question
-            with contextlib.suppress(HandoffError):
-                self.audit.row(
-                    "result",
-                    request_id=asking.key,
-                    node=asking.node,
-                    op=asking.call.op,
-                    **told.outcome(answer),
-                )
-        asking.finish(ok, answer)
-
-    def _audit_call(self, asking: Asking) -> None:
-        self.audit.row(
-            "call",
-            request_id=asking.key,
-            node=asking.node,
-            actor=actor(asking.by),
-            op=asking.call.op,
-            target=told.target(asking.call),
-        )
+        if not asking.settled:
+            asking.settled = True
+            self._notes.end(asking, ok, answer, keep=keep)
+            asking.finish(ok, answer)
 
     async def _online(self, target: str, wait_s: float) -> Session | None:
         session = self.sessions.get(target)

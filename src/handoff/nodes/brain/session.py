@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from handoff.errors import HandoffError, UnsupportedByPeer
 from handoff.nodes import compat
 from handoff.nodes.brain import shown
+from handoff.nodes.brain.asking import Asking
 from handoff.wire.node.brain import BrainLink
 from handoff.wire.node.calls import Call, CallFailed, Exec, Result
 from handoff.wire.node.events import (
@@ -21,96 +21,13 @@ from handoff.wire.node.events import (
     StreamStopped,
 )
 
-__all__ = ["Asking", "Session"]
+__all__ = ["Session"]
 
 #: bytes of a stream that may wait for whoever asked
 WINDOW = 1 << 20
 #: seconds beyond a call's own time limit after which a node of the old vocabulary, which
 #: can't be asked, is waited for no more
 OLD_EXTRA_S = 30.0
-
-
-class Asking:
-    """A call under way, over as many links as it takes.
-
-    ended: (ok, result). away: set while its node is gone. waiters: how many wait for it.
-    """
-
-    def __init__(
-        self,
-        key: str,
-        node: str,
-        call: Call,
-        by: str,
-        pieces: Callable[[str, bytes], Any] | None = None,
-        feed: Callable[[], Any] | None = None,
-    ) -> None:
-        self.key = key
-        self.node = node
-        self.call = call
-        self.by = by
-        self._pieces = pieces
-        self.feed = feed
-        self.fed = 0
-        self.ended: asyncio.Future[tuple[bool, Result]] = asyncio.get_running_loop().create_future()
-        self.away = asyncio.Event()
-        self.waiters = 0
-        self.session: Session | None = None
-        self.number = 0
-        self.received: dict[str, int] = {}
-        self._queue: asyncio.Queue[tuple[str, bytes] | tuple[bool, Result]] = asyncio.Queue()
-        self._handing: asyncio.Task[None] | None = None
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether all of it can be sent once more."""
-        return self.feed is None or not self.fed
-
-    def lost(self) -> None:
-        """Its link is gone; the node may go on with it."""
-        self.session = None
-        self.number = 0
-        self.away.set()
-
-    def on(self, session: Session, number: int) -> None:
-        """It is on that link now."""
-        self.session, self.number = session, number
-        self.away.clear()
-
-    def came(self, stream: str, data: bytes) -> None:
-        """Bytes of one of its streams have arrived."""
-        self.received[stream] = self.received.get(stream, 0) + len(data)
-        self._queue.put_nowait((stream, data))
-        self._hand_on()
-
-    def finish(self, ok: bool, answer: Result) -> None:
-        """It is over; told after the bytes before it."""
-        self._queue.put_nowait((ok, answer))
-        self._hand_on()
-
-    def fail(self, failed: CallFailed) -> None:
-        """It is over without an answer."""
-        self.finish(False, failed)
-
-    def _hand_on(self) -> None:
-        if self._handing is None or self._handing.done():
-            self._handing = asyncio.ensure_future(self._hand())
-
-    async def _hand(self) -> None:
-        while not self._queue.empty():
-            one = self._queue.get_nowait()
-            if isinstance(one[0], str):
-                stream, data = one
-                assert isinstance(data, bytes)
-                if self._pieces is not None:
-                    with contextlib.suppress(ConnectionError):
-                        await self._pieces(stream, data)
-                if self.session is not None:
-                    self.session.consumed(self, stream, len(data))
-            elif not self.ended.done():
-                ok, answer = one
-                assert isinstance(answer, Result)
-                self.ended.set_result((bool(ok), answer))
 
 
 class Session:
