@@ -4,7 +4,8 @@ A fenced block marked ``console`` is a terminal: lines that begin with ``$ `` ar
 (lines that begin with ``> `` continue them), the others are what is printed. All blocks of
 a document are one session, in a private home with the repository ``~/calc``. A comment
 ``<!-- examples: agentd; tasks: ID ... -->`` says whether agentd runs already (``fresh``:
-nothing does) and under which ids the document knows the tasks that are dispatched in it.
+nothing does) and under which ids the document knows the tasks that are dispatched in it. A brain that a document
+starts listens on a free port, and ``hermes-node run`` is followed by waiting for its link.
 
 What a run prints is translated into the document's terms (ids, home, user, port), and then
 compared loosely: other commit ids, times, durations and sizes are no difference, and a line
@@ -27,9 +28,10 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from handoff.nodes.brain.main import Settings, save_settings
 from tests.support.daemon import run_agentd
 from tests.support.home import Home, make_home
 from tests.support.leftovers import end_marked
@@ -43,6 +45,7 @@ COLUMNS = 96
 LIMIT_S = 30.0
 DOC_HOME = "/home/ada"
 DOC_PORT = "127.0.0.1:7777"
+DOC_BRAIN = "127.0.0.1:7000"
 
 
 @dataclass
@@ -129,25 +132,32 @@ class Session:
         self.tasks: dict[str, str] = {}
         #: refs of handoff records, as the document knows them
         self.refs: dict[str, str] = {}
+        #: pairing codes, likewise
+        self.codes: dict[str, str] = {}
 
     def run(self, step: Step) -> None:
         """Type a command and keep what it prints, in the document's terms."""
         command = step.command
         for known, real in self.tasks.items():
             command = command.replace(known, real).replace(known[:8], real[:8])
-        for known, real in self.refs.items():
+        for known, real in (*self.refs.items(), *self.codes.items()):
             command = command.replace(known, real)
         command = re.sub(r"\bhandoff agentd\b", "handoff agentd --listen 127.0.0.1:0", command)
         output, step.code = self._terminal(command)
         if "handoff dispatch" in command:
             self._learn_tasks()
-        self._learn_refs(step.expected, output)
+        if "hermes-node run" in command:
+            self._await_link()
+        _learn(self.refs, _refs, step.expected, output)
+        _learn(self.codes, _codes, step.expected, output)
         step.actual = self._translated(output)
 
     def _terminal(self, command: str) -> tuple[str, int]:
         """Run it in a terminal; (what it printed, its exit code)."""
         note = self.home.path / ".cwd"
-        script = f'cd -- "$1" || exit 99\n{command}\ncode=$?\npwd >"$2"\nexit $code\n'
+        # A reader's terminal stays open, this one does not.
+        kept = "trap '' HUP\n" if command.endswith("&") else ""
+        script = f'{kept}cd -- "$1" || exit 99\n{command}\ncode=$?\npwd >"$2"\nexit $code\n'
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, COLUMNS, 0, 0))
         try:
@@ -174,11 +184,21 @@ class Session:
         assert len(ids) <= len(self.document.tasks), "name the task in the examples comment"
         self.tasks = dict(zip(self.document.tasks, ids, strict=False))
 
-    def _learn_refs(self, expected: list[str], output: str) -> None:
-        """Refs that are new in the document's output are those that are new in this one."""
-        known = [r for r in _refs("\n".join(expected)) if r not in self.refs]
-        real = [r for r in _refs(output) if r not in self.refs.values()]
-        self.refs |= dict(zip(known, real, strict=False))
+    def _await_link(self) -> None:
+        """Wait until the node that was started serves its brain."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            told = subprocess.run(
+                ["hermes-node", "status", "--json"],
+                env=self.env,
+                capture_output=True,
+                text=True,
+                timeout=30,
+            )
+            if told.returncode == 0 and json.loads(told.stdout)["state"] == "connected":
+                return
+            assert time.monotonic() < deadline, told.stdout + told.stderr
+            time.sleep(0.05)
 
     def _translated(self, output: str) -> list[str]:
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07", "", output).replace(
@@ -186,12 +206,13 @@ class Session:
         )
         for known, real in self.tasks.items():
             text = text.replace(real, known).replace(real[:8], known[:8])
-        for known, real in self.refs.items():
+        for known, real in (*self.refs.items(), *self.codes.items()):
             text = text.replace(real, known)
         text = text.replace(str(self.home.path), DOC_HOME)
         text = text.replace(f"{DOC_HOME}/.handoff/data", f"{DOC_HOME}/.handoff")
         text = text.replace(f"coordinator:{getpass.getuser()}", "coordinator:ada")
-        text = re.sub(r"127\.0\.0\.1:\d+", DOC_PORT, text)
+        text = re.sub(r"(?<=wss://)127\.0\.0\.1:\d+", DOC_BRAIN, text)
+        text = re.sub(r"(?<!wss://)127\.0\.0\.1:\d+", DOC_PORT, text)
         lines = [line.rstrip() for line in text.split("\n")]
         while lines and not lines[-1]:
             lines.pop()
@@ -200,6 +221,22 @@ class Session:
 
 def _refs(text: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"handoff://[a-z2-7]{32}/[a-z2-7]{32}", text)))
+
+
+def _codes(text: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"\bhn1[a-z2-7]{40,}", text)))
+
+
+def _learn(
+    names: dict[str, str],
+    find: Callable[[str], list[str]],
+    expected: list[str],
+    output: str,
+) -> None:
+    """Names that are new in the document's output are those that are new in this one."""
+    known = [r for r in find("\n".join(expected)) if r not in names]
+    real = [r for r in find(output) if r not in names.values()]
+    names |= dict(zip(known, real, strict=False))
 
 
 def _until_end(terminal: int, process: subprocess.Popen[bytes]) -> str:
@@ -233,6 +270,11 @@ def session(document: Document) -> Iterator[Session]:
     """A terminal for a document; nothing that it started is left afterwards."""
     with make_home() as home:
         make_repository(home)
+        if any("handoff nodes" in step.command for step in document.steps):
+            brain = home.path / ".handoff" / "nodes"
+            brain.parent.mkdir(mode=0o700)
+            brain.mkdir(mode=0o700)
+            save_settings(str(brain), Settings(port=0))
         with contextlib.ExitStack() as stack:
             if not document.fresh:
                 stack.enter_context(run_agentd(home))
@@ -249,6 +291,8 @@ LOOSE = (
     (r"\b\d+(\.\d+)? ?(ms|s|m|min|h|seconds?|minutes?)\b", "<span>"),
     (r"\b(just )?now\b", "<span>"),
     (r"\b\d+(\.\d+)? ?([KMG]i?)?B\b", "<size>"),
+    (r"SHA256:[A-Za-z0-9+/]{43}", "<fingerprint>"),
+    (r"\b(linux|darwin) (x86_64|aarch64|arm64) \S+", "<machine>"),
     (r"\b(pid|Python|version|git) [\d.]+\b", "<number>"),
     (r"\b(delivered|acknowledged)\b", "<delivery>"),
     (r"\b(handed to the executor|the executor has taken it)\b", "<delivery>"),
