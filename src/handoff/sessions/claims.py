@@ -1,106 +1,70 @@
-"""What a claim rests on: its basis, held against the evidence that is really there.
+"""What a session takes over from the one before it: claims that are as old as their proof.
 
-A writer may say ``observed``; that it was, shows only the evidence. A claim whose pointers
-lead nowhere, or to another content, is lowered to ``reported``, and the change is named.
-``verified`` is the tool's own word: from a writer it counts as ``observed`` at most.
+A claim that the record before this one held already, and that nothing in this session bears,
+was handed on. It stays ``inherited`` until somebody looks again, however it is told: drift
+counts how often, and says so (``inherited_unverified``).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from handoff.sessions.fields import Note
 from handoff.sessions.state import State, check, every_item
 
-#: from the weakest to the strongest; what is inherited is as weak as what was guessed
-STRENGTH = {"inherited": 0, "inferred": 0, "reported": 1, "observed": 2, "verified": 3}
+__all__ = ["Aged", "aged", "inherit"]
 
 
-class Fact(NamedTuple):
-    """One piece of evidence that the tool has seen. ``sha256``: of its content, 64 hex
-    digits, or "" if it has none."""
-
-    kind: str
-    id: str
-    sha256: str = ""
-
-
-class Settled(NamedTuple):
-    """A state whose claims say no more than the evidence. ``changes``: what was lowered, and
-    why."""
+class Aged(NamedTuple):
+    """A state whose claims are no younger than what bears them. ``changes``: what became
+    inherited, and why."""
 
     state: State
     changes: tuple[Note, ...]
 
 
-def settle(state: State, facts: Iterable[Fact], *, verified: Collection[str] = ()) -> Settled:
-    """Lower each claim that is not borne out.
+def aged(state: State, parent: State | None, borne: Callable[[dict[str, Any]], bool]) -> Aged:
+    """Mark each claim that was only handed on.
 
     Args:
-        state: in its normal form; it stays as it is.
-        facts: all evidence that the tool has seen of the session and the workspace.
-        verified: pointers of items (such as ``/progress/done/0``) that the tool itself has
-            checked just now; these become ``verified``.
+        state: in its normal form, its lineage filled in; it stays as it is.
+        parent: the state that this session goes on from, if it is at hand. A rule that stands
+            in both is no claim to be checked: it is in force until the user says otherwise.
+        borne: whether what this session shows bears an item.
     """
-    known = {(fact.kind, fact.id): fact.sha256 for fact in facts}
     made = copy.deepcopy(state)
-    inherited = set(made["lineage"]["inherited_ids"])
+    listed: list[str] = made["lineage"]["inherited_ids"]
+    items = every_item(made)
+    ids = [item["id"] for _, item in items if "id" in item]
+    before = _claims(parent) if parent is not None else set()
     changes: list[Note] = []
-    for pointer, item in every_item(made):
-        if "basis" not in item:
+    for pointer, item in items:
+        # An id that several lists have names no single claim.
+        if "basis" not in item or ids.count(item["id"]) > 1:
             continue
-        basis, why = _supported(item, known, inherited)
-        if pointer in verified:
-            basis, why = "verified", "the tool has checked it"
-        if basis != item["basis"]:
-            code = "basis_lowered" if STRENGTH[basis] < STRENGTH[item["basis"]] else "basis_raised"
-            changes.append(Note(f"{pointer}/basis", code, f"{item['basis']} to {basis}: {why}"))
-            item["basis"] = basis
-    return Settled(made, tuple(changes))
+        same = (pointer.rpartition("/")[0].split("/")[1], item["id"], item["text"]) in before
+        if (not same and item["id"] not in listed) or borne(item):
+            continue
+        if item["id"] not in listed:
+            listed.append(item["id"])
+        if item["basis"] != "inherited":
+            why = f"{item['basis']} to inherited: handed on, and nothing in this session shows it"
+            changes.append(Note(f"{pointer}/basis", "basis_inherited", why))
+            item["basis"] = "inherited"
+    return Aged(made, tuple(changes))
 
 
-def _supported(
-    item: Mapping[str, Any], known: Mapping[tuple[str, str], str], inherited: Collection[str]
-) -> tuple[str, str]:
-    basis: str = item["basis"]
-    pointers = item.get("evidence", [])
-    bad = [pointer for pointer in pointers if (pointer["kind"], pointer["id"]) not in known]
-    other = [
-        pointer
-        for pointer in pointers
-        if pointer.get("sha256")
-        and known.get((pointer["kind"], pointer["id"]), pointer["sha256"]) != pointer["sha256"]
-    ]
-    if item["id"] in inherited and (not pointers or bad or other):
-        return "inherited", "nothing in this session shows it again"
-    if STRENGTH[basis] <= STRENGTH["reported"]:
-        return basis, ""
-    if not pointers:
-        return "reported", "no evidence"
-    if bad:
-        return "reported", f"{len(bad)} of {len(pointers)} pointers lead to nothing"
-    if other:
-        return "reported", f"{len(other)} of {len(pointers)} pointers lead to another content"
-    if basis == "verified":
-        return "observed", "only the tool says verified"
-    return basis, ""
-
-
-def unfounded(state: State, facts: Iterable[Fact]) -> list[Note]:
-    """Evidence that leads nowhere or to another content, each by its pointer."""
-    known = {(fact.kind, fact.id): fact.sha256 for fact in facts}
-    notes = []
-    for pointer, item in every_item(state):
-        for number, one in enumerate(item.get("evidence", [])):
-            here = f"{pointer}/evidence/{number}"
-            found = known.get((one["kind"], one["id"]))
-            if found is None:
-                notes.append(Note(here, "no_such_evidence", f"there is no such {one['kind']}"))
-            elif one.get("sha256") and found != one["sha256"]:
-                notes.append(Note(here, "other_content", "its content is not what was pointed to"))
-    return notes
+def _claims(state: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+    """The claims of a state: the group of their list, id, text. Work that is done moves on
+    within its group."""
+    found = set()
+    for pointer, item in every_item(dict(state)):
+        group = pointer.split("/")[1]
+        if "basis" in item and group != "constraints":
+            found.add((group, item["id"], item["text"]))
+    return found
 
 
 def inherit(state: State, parent_ref: str) -> State:

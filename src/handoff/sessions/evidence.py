@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handoff.errors import HandoffError, NotFound
-from handoff.sessions import host_store
+from handoff.sessions import claims, host_store
 from handoff.sessions.guard import Guard
 from handoff.sessions.host_store import Message, Opener, SessionStore
 from handoff.sessions.proofs import Proofs
@@ -232,9 +232,11 @@ def ground(
     sessions: str | Opener,
     session_id: str,
     binding: Binding | None = None,
+    parent: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, str]]]:
     """The state with every basis lowered that its evidence does not bear, and what was
-    lowered: pointer, code, message.
+    lowered: pointer, code, message. ``parent``: the state that this session goes on from: what
+    it held already, and nothing here bears, is inherited.
 
     A claim is borne by a message of this session that exists and speaks of the same, by a
     command that this session shows, or by a commit or file that is in the workspace. That the
@@ -256,10 +258,30 @@ def ground(
         isinstance(sessions, str) and not os.path.isfile(sessions)
     )
     if not looked:
-        return _lowered(state, lambda item: _unfounded(item, proofs))
+
+        def seen(item: dict[str, Any]) -> bool:
+            kinds = {one["kind"] for one in item.get("evidence", [])}
+            return bool(kinds & {"git", "file"}) and not _unfounded(item, proofs)
+
+        return _grounded(state, parent, seen, lambda item: _unfounded(item, proofs))
     with host_store.look(sessions) as store:
         said = _Said(store, store.family(session_id))
-        return _lowered(state, lambda item: _unfounded(item, proofs) or _unsaid(item, said))
+
+        def why_not(item: dict[str, Any]) -> str:
+            return _unfounded(item, proofs) or _unsaid(item, said)
+
+        return _grounded(state, parent, lambda item: not why_not(item), why_not)
+
+
+def _grounded(
+    state: dict[str, Any],
+    parent: dict[str, Any] | None,
+    borne: Callable[[dict[str, Any]], bool],
+    why_not: Callable[[dict[str, Any]], str],
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    made, changes = claims.aged(state, parent, borne)
+    made, lowered = _lowered(made, why_not)
+    return made, [*(note.to_json() for note in changes), *lowered]
 
 
 _SEEN = frozenset(("observed", "verified"))

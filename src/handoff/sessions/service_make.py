@@ -138,8 +138,10 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
     opened, unread = _opened(service, origin.session)
     if opened and not given.get("allow_stale"):
         _refuse_stale(opened, origin, store)
-    state, lowered = gathered.ground(checked.state, store, origin.session, binding)
-    state = _lineage(service, state, given.get("parent_ref", ""), opened, lowered)
+    placed: list[dict[str, str]] = []
+    state = _lineage(service, checked.state, given.get("parent_ref", ""), opened, placed)
+    parent = _parent(service, state)
+    state, lowered = gathered.ground(state, store, origin.session, binding, parent)
     lost = _dropped(state, got)
     notes = lint.lint(state, [lint.Candidate(one["text"], f"message {one['id']}") for one in lost])
     if given.get("strict"):
@@ -170,7 +172,7 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
         *(_unchecked(state) if store == "" else ()),
         *unread,
     ]
-    changes = [*(note.to_json() for note in checked.changes), *lowered]
+    changes = [*(note.to_json() for note in checked.changes), *placed, *lowered]
     return _made(made, given, warnings, changes, lost)
 
 
@@ -295,6 +297,15 @@ def _lineage(
         message = f"{depth} generations deep"
         changes.append({"pointer": "/lineage/depth", "code": "depth_set", "message": message})
     return {**state, "lineage": lineage}
+
+
+def _parent(service: Service, state: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The state of the record that this one goes on from; None if it can't be had here."""
+    ref = state["lineage"].get("parent_ref", "")
+    try:
+        return service.records.read(ref).state if ref else None
+    except (NotFound, StorageError):
+        return None  # made elsewhere, or damaged, which reading it says
 
 
 def _refuse_stale(opened: list[dict[str, Any]], origin: _Origin, store: str | Opener) -> None:

@@ -1,65 +1,67 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.sessions import samples
 
 from handoff.errors import StateInvalid
-from handoff.sessions.claims import Fact, inherit, settle, unfounded
-from handoff.sessions.state import check
-
-FACTS = [Fact("tool", "call-7", samples.SHA), Fact("message", "m (1) ] x"), Fact("message", "m9")]
+from handoff.sessions.claims import aged, inherit
+from handoff.sessions.state import State, check
 
 
-def state(**evidence: object):
+def state(**done: object) -> State:
     value = samples.full()
     value["lineage"] = {}
-    value["progress"]["done"][0] |= evidence
+    value["progress"]["done"][0] |= done
     return check(value).state
 
 
-def basis(settled) -> str:
-    return settled.state["progress"]["done"][0]["basis"]
+def bases(made: State) -> dict[str, str]:
+    return {
+        item["id"]: item["basis"]
+        for items in (made["constraints"], made["context"], *made["progress"].values())
+        for item in items
+    }
 
 
-def test_a_claim_with_its_evidence_stays() -> None:
-    settled = settle(state(), FACTS)
-    assert basis(settled) == "observed"
-    assert [n.pointer for n in settled.changes] == ["/constraints/1/basis"]
-    assert unfounded(state(), FACTS) == []
+def nothing(_item: dict[str, Any]) -> bool:
+    return False
 
 
-@pytest.mark.parametrize(
-    ("one", "code"),
-    [
-        ({"kind": "message", "id": "nowhere"}, "no_such_evidence"),
-        ({"kind": "tool", "id": "m9"}, "no_such_evidence"),
-        ({"kind": "tool", "id": "call-7", "sha256": "0" * 64}, "other_content"),
-    ],
-)
-def test_a_claim_without_its_evidence_is_lowered_and_named(one, code) -> None:
-    made = state(evidence=[one])
-    settled = settle(made, FACTS)
-    assert basis(settled) == "reported"
-    assert "/progress/done/0/basis" in {n.pointer for n in settled.changes}
-    assert [(n.pointer, n.code) for n in unfounded(made, FACTS)] == [
-        ("/progress/done/0/evidence/0", code)
-    ]
-    assert made["progress"]["done"][0]["basis"] == "observed"
-
-
-def test_only_the_tool_says_verified() -> None:
-    made = state(basis="verified")
-    assert basis(settle(made, FACTS)) == "observed"
-    assert basis(settle(made, FACTS, verified=["/progress/done/0"])) == "verified"
-
-
-def test_a_constraint_of_a_message_that_is_not_there_is_reported() -> None:
-    value = samples.full()
-    value["constraints"][0] |= {
-        "basis": "observed", "evidence": [{"kind": "message", "id": "none"}],
+def test_what_the_record_before_held_already_is_inherited() -> None:
+    parent, made = state(), state()
+    found = aged(made, parent, nothing)
+    assert {name for name, basis in bases(found.state).items() if basis == "inherited"} == {
+        "p1", "w1", "t1", "x1",
     }  # fmt: skip
-    made = check(value).state
-    assert settle(made, FACTS).state["constraints"][0]["basis"] == "reported"
+    assert found.state["lineage"]["inherited_ids"] == ["p1", "w1", "t1", "x1"]
+    assert {note.code for note in found.changes} == {"basis_inherited"}
+    assert "/progress/done/0/basis" in {note.pointer for note in found.changes}
+    assert bases(made)["p1"] == "observed", "what was given stays as it is"
+    check(found.state)
+
+
+def test_a_rule_is_in_force_and_no_claim_to_be_checked() -> None:
+    found = aged(state(), state(), nothing)
+    assert (bases(found.state)["c1"], bases(found.state)["c2"]) == ("reported", "observed")
+
+
+def test_what_this_session_shows_or_says_anew_is_not_inherited() -> None:
+    found = aged(state(), state(), lambda item: item["id"] == "p1")
+    assert bases(found.state)["p1"] == "observed"
+    found = aged(state(text="Wrote lexer.py and its tests"), state(), nothing)
+    assert bases(found.state)["p1"] == "observed", "another claim under the same id"
+    assert aged(state(), None, nothing).changes == ()
+
+
+def test_what_moves_on_within_the_progress_is_the_same_claim() -> None:
+    parent, value = state(), samples.full()
+    value["lineage"] = {}
+    moved = value["progress"]["pending"].pop()
+    value["progress"]["done"].append({**moved, "basis": "reported"})
+    found = aged(check(value).state, parent, nothing)
+    assert bases(found.state)["t1"] == "inherited"
 
 
 def test_what_is_inherited_stays_so_until_it_is_shown_again() -> None:
@@ -68,8 +70,18 @@ def test_what_is_inherited_stays_so_until_it_is_shown_again() -> None:
     assert "p1" in child["lineage"]["inherited_ids"]
     assert child["progress"]["done"][0]["basis"] == "inherited"
     child["progress"]["done"][0]["basis"] = "observed"
-    assert basis(settle(child, [])) == "inherited"
-    assert basis(settle(child, FACTS)) == "observed"
+    assert bases(aged(child, None, nothing).state)["p1"] == "inherited"
+    assert bases(aged(child, None, lambda _item: True).state)["p1"] == "observed"
+
+
+def test_an_id_of_several_lists_names_no_claim() -> None:
+    value = samples.full()
+    value["lineage"] = {}
+    value["questions"][0]["id"] = "p1"
+    made = check(value).state
+    found = aged(made, made, nothing)
+    assert "p1" not in found.state["lineage"]["inherited_ids"]
+    check(found.state)
 
 
 def test_a_chain_has_an_end() -> None:

@@ -512,6 +512,29 @@ def test_only_the_one_candidate_is_adopted(kit: Kit, monkeypatch: pytest.MonkeyP
     assert kit.ok("adopt", PERSON, session="new-1", **one)["state"] == "session_identified"
 
 
+def test_a_claim_that_is_only_handed_on_grows_old(kit: Kit) -> None:
+    """Whatever a successor calls it: nothing in its session shows it, so it stays inherited,
+    and after two hands it is said to have never been checked."""
+    claims = {"context": [{"id": "x1", "text": "The parser is total", "basis": "observed"},
+                          {"id": "x2", "text": "It is slow", "basis": "reported"}]}  # fmt: skip
+    ref = kit.create(**claims)["ref"]
+    for number in (2, 3):
+        made = kit.create(f"request-{number:04}", **claims, lineage={"parent_ref": ref})
+        codes = {one["pointer"]: one["code"] for one in made["changes"]}
+        assert codes["/context/0/basis"] == codes["/context/1/basis"] == "basis_inherited"
+        ref = made["ref"]
+    shown = kit.ok("show", ref=ref)
+    assert [one["basis"] for one in shown["state"]["context"]] == ["inherited", "inherited"]
+    assert shown["state"]["constraints"][0]["basis"] != "inherited"
+    told = {one["code"]: one for one in shown["discrepancies"]}
+    assert told["inherited_unverified"]["details"]["ids"] == ["x1", "x2"]
+    (kit.work / "total.txt").write_text("total")
+    claims["context"][0]["evidence"] = [{"kind": "file", "id": "total.txt"}]  # type: ignore[assignment]
+    made = kit.create("request-0004", **claims, lineage={"parent_ref": ref})
+    shown = kit.ok("show", ref=made["ref"])
+    assert [one["basis"] for one in shown["state"]["context"]] == ["observed", "inherited"]
+
+
 def test_a_chain_of_handoffs_knows_its_parents_and_does_not_run_idle(kit: Kit) -> None:
     ref = kit.create()["ref"]
     kit.prepare(ref)
