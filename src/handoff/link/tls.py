@@ -244,7 +244,9 @@ class ReadBuffer:
     """
 
     #: bytes while little arrives, while much does, and seconds until little is believed
-    SMALL, LARGE, REST_S = 4 * 1024, 256 * 1024, 10.0
+    SMALL, LARGE, REST_S = 1024, 256 * 1024, 10.0
+    #: bytes of a message from which on much arrives
+    MUCH = 8 * 1024
 
     __slots__ = ("_large", "_last", "_protocol")
 
@@ -264,7 +266,7 @@ class ReadBuffer:
 
     def heard(self, size: int, now: float) -> None:
         """So many bytes arrived in one message; seconds of the monotonic clock."""
-        if size >= 2 * self.SMALL:
+        if size >= self.MUCH:
             self._last = now
             if not self._large:
                 self._fit(self.LARGE)

@@ -75,7 +75,10 @@ class Pump:
         self.link = link
         self._on_event = on_event
         self._clock = clock
-        self._awake = asyncio.Event()
+        #: an asyncio.Event keeps a queue of those who wait; here only one ever does, and a
+        #: brain has a thousand links
+        self._awake = False
+        self._waiter: asyncio.Future[None] | None = None
         #: until when the task sleeps
         self._due = 0.0
         #: somebody of this class is at work below us on the stack, and will go on
@@ -96,7 +99,7 @@ class Pump:
             self._busy = False
         due = self.link.wake_at()
         if due is None or due < self._due or self.link.closing is not None:
-            self._awake.set()
+            self._wake()
 
     async def run(self) -> Close:
         """Until the link is over. Returns how."""
@@ -155,7 +158,7 @@ class Pump:
     async def _keep(self) -> None:
         link = self.link
         while True:
-            self._awake.clear()
+            self._awake = False
             link.tick()
             if link.state == "open":
                 self._buffer.rest(self._clock.monotonic())
@@ -173,12 +176,24 @@ class Pump:
     async def _sleep(self) -> None:
         due = self.link.wake_at()
         self._due = math.inf if due is None else due
-        if due is None:
-            await self._awake.wait()
+        if self._awake:
             return
-        left = max(0.0, due - self._clock.monotonic())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._awake.wait(), left)
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = None
+        if due is not None:
+            timer = loop.call_later(max(0.0, due - self._clock.monotonic()), self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        self._awake = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _tell(self) -> bool:
         """Tell what happened. Returns whether anything had."""
@@ -199,7 +214,7 @@ class Pump:
         so; the others go on."""
         log.error("a link broke", exc_info=error)
         self.link.lost(INTERNAL, "internal error")
-        self._awake.set()
+        self._wake()
 
     def _room(self, size: int) -> None:
         """The largest message that is taken now: little before the other side is known."""

@@ -42,6 +42,30 @@ ALL_STRANGERS = 512
 FIRST_FRAME = 16 * 1024
 
 
+class _Visit:
+    """A connection, a stranger's until its node is known."""
+
+    __slots__ = ("_peer", "_port", "_stranger", "session")
+
+    session: Session
+
+    def __init__(self, port: NodePort, peer: str) -> None:
+        self._port = port
+        self._peer = peer
+        self._stranger = True
+        port.stranger(peer, 1)
+
+    def happened(self, event: Event) -> None:
+        self._port.happened(self.session, event)
+        if self.session.connected_ms:
+            self.known()
+
+    def known(self) -> None:
+        if self._stranger:
+            self._stranger = False
+            self._port.stranger(self._peer, -1)
+
+
 class NodePort:
     """The listening side.
 
@@ -112,36 +136,31 @@ class NodePort:
     async def _serve(self, connection: ServerConnection) -> None:
         assert isinstance(connection, ServerSocket)
         peer = _peer(connection)
+        _forget(connection)
         link = BrainLink(self._options, self._clock, CIPHERS, os.urandom)
-        pump: Pump
-        stranger = True
-        self._strangers[peer] += 1
-
-        def known() -> None:
-            nonlocal stranger
-            if stranger:
-                stranger = False
-                self._strangers[peer] -= 1
-                if self._strangers[peer] <= 0:
-                    del self._strangers[peer]
-
-        def happened(event: Event) -> None:
-            try:
-                if isinstance(event, PairAsked):
-                    self._pair(session, event)
-                else:
-                    self._brain.happened(session, event)
-            except HandoffError:
-                link.refuse("not_now", "the brain can't write its own data")
-            if session.connected_ms:
-                known()
-
-        pump = Pump(connection, link, happened, self._clock)
-        session = Session(link, peer, pump.poke, self._brain.ended)
+        visit = _Visit(self, peer)
+        pump = Pump(connection, link, visit.happened, self._clock)
+        visit.session = Session(link, peer, pump.poke, self._brain.ended)
         try:
             await pump.run()
         finally:
-            known()
+            visit.known()
+
+    def happened(self, session: Session, event: Event) -> None:
+        """Something happened on a connection."""
+        try:
+            if isinstance(event, PairAsked):
+                self._pair(session, event)
+            else:
+                self._brain.happened(session, event)
+        except HandoffError:
+            session.link.refuse("not_now", "the brain can't write its own data")
+
+    def stranger(self, peer: str, more: int) -> None:
+        """So many more connections of an address that are not known yet."""
+        self._strangers[peer] += more
+        if self._strangers[peer] <= 0:
+            del self._strangers[peer]
 
     def _pair(self, session: Session, event: PairAsked) -> None:
         try:
@@ -152,6 +171,14 @@ class NodePort:
             session.link.refuse("pairing_refused", error.cause)
         else:
             session.link.pair_ok(answer)
+
+
+def _forget(connection: ServerConnection) -> None:
+    """Let go of what was said before the first frame, which the connection keeps, and its
+    parser too. Nobody asks for it again, and a thousand of them are megabytes."""
+    if connection.request is not None:
+        connection.request.headers.clear()
+    connection.request = connection.response = None
 
 
 def _answer(status: http.HTTPStatus, text: str) -> Response:
