@@ -334,6 +334,23 @@ def test_a_tree_that_holds_what_is_denied_stays(files: Files, root: pathlib.Path
     assert sorted(os.listdir(root / "p")) == [".env", "x"]
 
 
+@pytest.mark.parametrize("denied", ["inside", "arrival"])
+def test_what_is_kept_from_the_brain_is_not_moved_to_where_it_is_not(
+    root: pathlib.Path, denied: str
+) -> None:
+    (root / "app" / "deep" / "key").mkdir(parents=True)
+    (root / "app" / "deep" / "key" / "k").write_text("key")
+    kept = {"inside": f"{root}/app/deep/key", "arrival": f"{root}/new/deep/key"}[denied]
+    text = f'read = ["{root}"]\nwrite = ["{root}"]\ndeny = ["{kept}"]'
+    policy = parse(text.encode(), "/home/user")
+    files = Files(lambda: policy, "/home/user")
+    with pytest.raises(PathNotAllowed):
+        files.move(str(root / "app"), str(root / "new"))
+    assert (root / "app" / "deep" / "key" / "k").exists()
+    if denied == "arrival":
+        files.move(str(root / "app"), str(root / "elsewhere"))
+
+
 def test_bits_and_times_can_be_set(files: Files, root: pathlib.Path) -> None:
     (root / "f").write_text("x")
     entry = files.change(str(root / "f"), mode=0o600, mtime_ns=5_000_000_001)

@@ -243,3 +243,19 @@ def test_what_counts_as_plain_is_what_a_shell_runs(line: str) -> None:
         check=True,
     ).stdout
     assert shown == b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
+@pytest.mark.parametrize("text", ["", "deny_defaults = false", "enabled = true"])
+def test_the_nodes_own_folder_is_kept_wherever_it_is(tmp_path: pathlib.Path, text: str) -> None:
+    own = tmp_path / "own [1]"
+    own.mkdir()
+    path = own / "policy.toml"
+    if text:
+        path.write_text(f'read = ["{tmp_path}"]\nwrite = ["{tmp_path}"]\n{text}\n')
+    (tmp_path / "link").symlink_to(own)
+    for place in (path, tmp_path / "link" / "policy.toml"):
+        made = load(str(place), HOME, [str(tmp_path)])
+        assert made.may_write(f"{tmp_path}/x").allowed
+        for name in ("", "/policy.toml", "/locked", "/config.toml", "/calls/x"):
+            assert not made.may_read(f"{own}{name}").allowed
+            assert not made.may_write(f"{own}{name}").allowed

@@ -213,7 +213,9 @@ class Files:
         return True
 
     def move(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Rename a file, link or folder, within one file system, as one step.
+        """Rename a file, link or folder, within one file system, as one step. Of a folder all
+        that is in it must be free to go, and free to be where it comes to: a name that is kept
+        from the brain would not be under another one.
 
         Raises:
             PathNotAllowed, FileMissing, FileInTheWay, FileError (another file system).
@@ -226,7 +228,8 @@ class Files:
             paths.leaf(here.real) as (fd, name),
             paths.leaf(there.real) as (other, new),
         ):
-            os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+                self._movable(fd, name, here, there)
             if not overwrite:
                 rename_new(fd, name, other, new, target)
             else:
@@ -301,10 +304,16 @@ class Files:
     def _deletable(self, fd: int, name: str, place: Place) -> None:
         """Raise PathNotAllowed if anything below may not be written."""
         policy = self._policy()
-        for above, folders, names, _ in os.fwalk(name, dir_fd=fd, follow_symlinks=False):
-            below = os.path.join(os.path.dirname(place.real), above)
-            for one in (*folders, *names):
-                policy.require_write(os.path.join(below, one), f"{below}/{one}")
+        for below in paths.below(fd, name):
+            policy.require_write(place.real + below, place.real + below)
+
+    def _movable(self, fd: int, name: str, here: Place, there: Place) -> None:
+        """Raise PathNotAllowed if anything below may not be read, written, or come there."""
+        policy = self._policy()
+        for below in paths.below(fd, name):
+            policy.require_write(here.real + below, here.real + below)
+            policy.require_read(here.real + below, here.real + below)
+            policy.require_write(there.real + below, there.real + below)
 
     @staticmethod
     def _names(fd: int, shown: str) -> list[str]:

@@ -12,7 +12,7 @@ import os
 import re
 from typing import NamedTuple
 
-__all__ = ["Pattern", "compile_pattern", "name_expression", "path_expression"]
+__all__ = ["Pattern", "compile_pattern", "name_expression", "path_expression", "place"]
 
 _SIGNS = re.compile(r"[*?\[]")
 
@@ -71,6 +71,11 @@ def compile_pattern(text: str, home: str, *, fold: bool = False) -> Pattern:
     except re.error as error:  # a range that runs backwards
         raise ValueError(f"{text!r} is no pattern: {error}") from error
     return Pattern(text, base, rest, fold)
+
+
+def place(path: str) -> Pattern:
+    """One absolute path and what is below it, whatever signs are in its names."""
+    return Pattern(path, path, re.compile("(?:/.*)?", re.DOTALL), fold=True)
 
 
 def _expression(names: list[str]) -> str:

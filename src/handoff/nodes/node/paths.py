@@ -27,7 +27,7 @@ from handoff.errors import (
     UsageError,
 )
 
-__all__ = ["Place", "as_ours", "folder", "leaf", "locate", "open_regular", "typed"]
+__all__ = ["Place", "as_ours", "below", "folder", "leaf", "locate", "open_regular", "typed"]
 
 #: bytes of one path, and of one name in it
 MAX_PATH = 64 * 1024
@@ -172,6 +172,21 @@ def open_regular(fd: int, name: str, flags: int, shown: str, mode: int = 0o666) 
         path=shown,
         type=kind(found.st_mode),
     )
+
+
+def below(fd: int, name: str) -> Iterator[str]:
+    """All that is in a folder, as what follows the folder's own path.
+
+    Raises:
+        OSError: a folder in it can't be looked at.
+    """
+    for above, folders, names, _ in os.fwalk(name, dir_fd=fd, follow_symlinks=False, onerror=_no):
+        for one in (*folders, *names):
+            yield f"{above.removeprefix(name)}/{one}"
+
+
+def _no(error: OSError) -> None:
+    raise error
 
 
 def kind(mode: int) -> str:

@@ -36,12 +36,12 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from handoff.errors import ConfigError, PathNotAllowed, PolicyDenied
 from handoff.nodes.node.commands import Rule, harmless, judge, parse_rule
-from handoff.nodes.node.globs import Pattern, compile_pattern
+from handoff.nodes.node.globs import Pattern, compile_pattern, place
 
 __all__ = ["DENIED", "LIMIT", "LOCK", "Decision", "Policy", "load", "parse"]
 
@@ -204,11 +204,18 @@ def load(path: str, home: str, fallback: Sequence[str] = ()) -> Policy:
     """The policy of a node.
 
     path: its file; if there is none, ``fallback`` (the configuration's ``allowed_paths``)
-    may be read and written, and commands may run. home: the node's user's.
+    may be read and written, and commands may run. The folder it is in is kept from every
+    brain in any case. home: the node's user's.
 
     Raises:
         ConfigError: it can't be read or understood, or others may write to it.
     """
+    made = _load(path, home, fallback)
+    own = place(os.path.dirname(os.path.abspath(path)))
+    return replace(made, deny=(own, *made.deny))
+
+
+def _load(path: str, home: str, fallback: Sequence[str]) -> Policy:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
