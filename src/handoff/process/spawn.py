@@ -68,13 +68,20 @@ def launch(
     cgroup: str = "",
     identity: tuple[int, int, list[int]] | None = None,
     control: bool = False,
+    exact: bool = False,
+    program: str = "",
 ) -> Child | Refused:
     """Start argv in its own session, with three pipes, or with ``control`` a fourth, which
     the child writes to as descriptor 3.
 
     cgroup: a cgroup v2 folder to join first, or "". identity: the user, group and further
-    groups to become; None stays as we are. On Linux the child dies with us.
+    groups to become; None stays as we are. exact: ``cwd`` is a path without links, and none is
+    followed. program: the file to start, "" for what argv names. On Linux the child dies
+    with us.
     """
+    path = program or find(argv[0], env.get("PATH", ""), cwd)
+    if "/" not in path:  # exec would take it for a file in the folder
+        return Refused(127, f"there is no program {path}")
     inputs, outputs, errors, status = os.pipe(), os.pipe(), os.pipe(), os.pipe()
     fourth = os.pipe() if control else (-1, -1)
     prctl = None
@@ -83,7 +90,6 @@ def launch(
 
         prctl = ctypes.CDLL(None).prctl
     parent = os.getpid()
-    path = find(argv[0], env.get("PATH", ""), cwd)
     pid = os.fork()
     if pid == 0:
         stage = b"setup"
@@ -112,7 +118,10 @@ def launch(
                 _enclose(cgroup)
             os.umask(umask)
             stage = b"cwd"
-            os.chdir(cwd)
+            if exact:
+                enter(cwd)
+            else:
+                os.chdir(cwd)
             stage = b"exec"
             os.execve(path, argv, env)  # noqa: S606 - an argv, never a shell's text
         except BaseException as error:  # nothing may return into the parent's code
@@ -141,6 +150,26 @@ def _tell(fd: int, stage: bytes, error: BaseException) -> NoReturn:
         os.write(fd, b"%s %d" % (stage, number))
     finally:
         os._exit(126)
+
+
+def enter(path: str) -> None:
+    """Make a folder the current one, name by name from the root: what was a folder when
+    somebody ruled on the path, and is a link by now, is not entered.
+
+    Raises:
+        OSError: as the system says; ELOOP or ENOTDIR for a link.
+    """
+    flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open("/", flags)
+    try:
+        for name in path.split("/"):
+            if name:
+                below = os.open(name, flags, dir_fd=fd)
+                os.close(fd)
+                fd = below
+        os.fchdir(fd)
+    finally:
+        os.close(fd)
 
 
 def _enclose(cgroup: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from handoff.errors import ConfigError
-from handoff.nodes.node.commands import plain
+from handoff.nodes.node.commands import find_program, fixed_path, plain
 from handoff.nodes.node.globs import compile_pattern
 from handoff.nodes.node.policy import DENIED, Policy, load, parse
 
@@ -154,6 +154,57 @@ def test_a_variable_that_may_change_what_runs_takes_the_allowance(name: str) -> 
     open_ = policy('[exec]\ndefault = "allow"')
     assert open_.may_run("git status", {name: "x"}).allowed
     assert open_.may_open_shell({name: "x"}).allowed
+
+
+@pytest.mark.parametrize(
+    ("match", "command", "allowed"),
+    [
+        ("/opt/tools/run **", "/opt/tools/run x", True),
+        ("/opt/tools/* **", "/opt/tools/run x", True),
+        ("/opt/tools/* **", "/opt/tools/../../tmp/evil x", False),
+        ("/opt/tools/* **", "/opt/tools/below/evil x", False),
+        ("/opt/tools/* **", "/opt/tools//evil x", False),
+        ("/opt/*/run", "/opt/../run", False),
+        ("* --version", "git --version", True),
+        ("* --version", "/tmp/evil --version", False),
+        ("* --version", "./evil --version", False),
+        ("git **", "./git status", False),
+        ("g[hi]t **", "git status", True),
+        ("**", "./anything at all", True),
+    ],
+)
+def test_an_allowed_program_is_the_one_that_is_named(
+    match: str, command: str, allowed: bool
+) -> None:
+    rules = f'[exec]\ndefault = "deny"\n[[exec.rules]]\nmatch = "{match}"\nverdict = "allow"'
+    for words in (command, command.split()):
+        ruled = policy(rules).may_run(words)
+        assert (ruled.verdict == "allow", ruled.named) == (allowed, allowed)
+
+
+@pytest.mark.parametrize("match", ["./run **", "bin/run", "../x", "/srv/../x", "~/run", "/srv//x"])
+def test_a_program_that_each_folder_has_can_t_be_allowed(match: str) -> None:
+    rule = f'[[exec.rules]]\nmatch = "{match}"\nverdict = '
+    with pytest.raises(ConfigError, match="an allowed program"):
+        policy(rule + '"allow"')
+    assert policy(rule + '"deny"').rules
+
+
+def test_a_name_means_a_file_of_the_node(tmp_path: pathlib.Path) -> None:
+    for name in ("first/x", "second/x", "second/y"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+    (tmp_path / "first" / "x").chmod(0o644)
+    (tmp_path / "second" / "x").chmod(0o755)
+    assert fixed_path(f".:{tmp_path}/first::bin:{tmp_path}/second:") == (
+        f"{tmp_path}/first:{tmp_path}/second"
+    )
+    assert fixed_path(":.:bin") == os.defpath
+    path = f"{tmp_path}/first:{tmp_path}/second"
+    assert find_program("x", path) == f"{tmp_path}/second/x"
+    assert find_program("y", path) == ""
+    assert find_program("./x", path) == ""
+    assert find_program("/bin/none", path) == "/bin/none"
 
 
 def test_read_only_runs_only_what_a_rule_says_reads() -> None:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Rule", "harmless", "judge", "parse_rule", "plain"]
+__all__ = ["Rule", "find_program", "fixed_path", "harmless", "judge", "parse_rule", "plain"]
 
 #: programs that run the program named after their own options
 _WRAPPERS = frozenset(
@@ -64,6 +64,11 @@ def parse_rule(value: Mapping[str, Any]) -> Rule:
         words = words[:-1]
     if not words and not rest:
         raise ValueError("match is empty")
+    if verdict == "allow" and words and "/" in words[0] and not _exact(words[0]):
+        raise ValueError(
+            f"an allowed program is a name, or a path from / without . and ..; not {words[0]!r},"
+            " which would be another one in each folder"
+        )
     return Rule(text, words, rest, verdict, reads)
 
 
@@ -118,12 +123,50 @@ def plain(line: str) -> list[str] | None:
     return words
 
 
+def fixed_path(path: str) -> str:
+    """A ``PATH`` without what depends on the folder that a command starts in."""
+    return ":".join(one for one in path.split(":") if one.startswith("/")) or os.defpath
+
+
+def find_program(word: str, path: str) -> str:
+    """The file that a command's first word means on this machine, wherever the command
+    starts; "" if it means none. path: as :func:`fixed_path` gives it."""
+    if "/" in word:
+        return word if word.startswith("/") else ""
+    for folder in path.split(":"):
+        found = os.path.join(folder, word)
+        if os.path.isfile(found) and os.access(found, os.X_OK):
+            return found
+    return ""
+
+
+def _exact(word: str) -> bool:
+    """Whether a path is one from the root that says where it leads."""
+    return word.startswith("/") and not {"", ".", ".."} & set(word[1:].split("/"))
+
+
+def _program(word: str, wanted: str) -> bool:
+    """Whether a rule's first word names this one: a name by name, a path by its names."""
+    if "/" not in wanted or "/" not in word:
+        return "/" not in word and "/" not in wanted and fnmatch.fnmatchcase(word, wanted)
+    names, patterns = word.split("/"), wanted.split("/")
+    return (
+        _exact(word)
+        and len(names) == len(patterns)
+        and all(fnmatch.fnmatchcase(*one) for one in zip(names, patterns, strict=True))
+    )
+
+
 def _names(rule: Rule, words: Sequence[str], *, loose: bool) -> bool:
     """Whether the rule's words are these. loose: a program counts by its last name, too."""
     if len(words) < len(rule.words) or (len(words) > len(rule.words) and not rule.rest):
         return False
     for number, wanted in enumerate(rule.words):
         word = words[number]
+        if not number and not loose:
+            if not _program(word, wanted):
+                return False
+            continue
         if fnmatch.fnmatchcase(word, wanted):
             continue
         if number or not loose or not fnmatch.fnmatchcase(os.path.basename(word), wanted):

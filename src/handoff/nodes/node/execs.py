@@ -21,7 +21,7 @@ from handoff.errors import (
     UnknownCall,
     UsageError,
 )
-from handoff.nodes.node import paths
+from handoff.nodes.node import commands, paths
 from handoff.nodes.node.keeping import Keep, Order, Running
 from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.streams import Streams
@@ -97,15 +97,20 @@ class Execs:
                 rule=ruled.rule,
             )
         env = {name: self._environ[name] for name in _INHERITED if name in self._environ}
-        env.setdefault("PATH", os.defpath)
+        env["PATH"] = commands.fixed_path(env.get("PATH", ""))
         user = None
         if policy.run_as:
             user = _user(policy.run_as, env)
         env |= {"HOME": env.get("HOME", self._home), "TERM": "dumb", "SHELL": shell()}
         env |= {"PWD": place.real, **call.env}
+        argv, program = call.argv or (shell(), "-c", call.command), ""
+        if not call.shell and policy.may_run(call.argv or call.command, call.env).named:
+            words = call.argv or commands.plain(call.command) or ()
+            program = commands.find_program(words[0], env["PATH"]) if words else ""
+            argv = tuple(words) if program else argv
         return Order(
             name=folder_name(key),
-            argv=call.argv or (shell(), "-c", call.command),
+            argv=argv,
             cwd=place.real,
             env=env,
             stdin=call.stdin != "none",
@@ -114,6 +119,7 @@ class Execs:
             capacity=CAPACITY,
             user=user,
             meta={"key": key, "command": shown(call), "started_ms": now_ms, "job": call.job},
+            program=program,
         )
 
     async def start(self, key: str, call: Exec, now_ms: int) -> Running:

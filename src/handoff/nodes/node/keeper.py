@@ -28,6 +28,9 @@ control}``
 ``forget {name}``                        a finished call's folder goes; reply: ``ok``
 ``stop {}``                              ends everything, then the keeper
 
+What is started has a ``cwd`` without links, and, where it is not to be looked up, its file
+as ``program``.
+
 Pushed: ``{"grew": name, "out": n, "err": n, "ctl": n}`` as output comes, ``{"ended": state}``.
 
 Standard library only; its modules are found by path, as the shim's are.
@@ -337,6 +340,8 @@ class Keeper:
                 order["umask"],
                 identity=(user[0], user[1], user[2]) if user else None,
                 control=bool(order.get("control")),
+                exact=True,
+                program=order.get("program", ""),
             )
         except OSError as error:  # no pipe or process to be had
             os.rmdir(name)

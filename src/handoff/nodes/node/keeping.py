@@ -60,6 +60,7 @@ class Order(NamedTuple):
     umask: int = 0o022
     user: tuple[int, int, list[int]] | None = None
     meta: Mapping[str, Any] | None = None
+    program: str = ""  # the file to start; "": what ``argv`` names
     control: bool = False
 
 

@@ -25,7 +25,8 @@ denied whatever allows it. A file that can't be understood refuses everything.
 
 An ``allow`` rule counts only for a command that is one program with its arguments: no
 shell syntax that could start another, and no variables from the brain but those of language,
-time zone and terminal. A ``deny`` or ``ask`` rule looks at every part of a
+time zone and terminal. It names a program by its path, or by a name that is looked up in
+the node's own ``PATH``, never in the folder that a brain chooses. A ``deny`` or ``ask`` rule looks at every part of a
 command line and past the usual wrappers; it is a help against mistakes. The boundary is
 ``default = "deny"`` with allow rules, and what the user whom the node runs as may do.
 """
@@ -82,11 +83,13 @@ _VERDICTS = ("allow", "ask", "deny")
 
 class Decision(NamedTuple):
     """``verdict``: allow, ask or deny. ``rule``: the pattern or key that decided, as written.
-    ``reason``: one line for people and for the audit."""
+    ``reason``: one line for people and for the audit. ``named``: a rule allows this very
+    program."""
 
     verdict: str
     rule: str
     reason: str
+    named: bool = False
 
     @property
     def allowed(self) -> bool:
@@ -143,7 +146,8 @@ class Policy:
             return Decision(verdict, key, f"no rule names the command, and {key} is {verdict}")
         if self.read_only and found.verdict != "deny" and not found.reads:
             return Decision("deny", "read_only", f"the rule {found.text!r} does not say reads")
-        return Decision(found.verdict, found.text, f"the rule {found.text!r}")
+        named = found.verdict == "allow"
+        return Decision(found.verdict, found.text, f"the rule {found.text!r}", named)
 
     def may_open_shell(self, env: Mapping[str, str]) -> Decision:
         """Whether a shell session may be opened: each line in it is judged then, but what
