@@ -42,18 +42,19 @@ class TreeWriter:
         self._late: list[Entry] = []
         self._root = -1
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, *pieces: bytes) -> None:
         """The next bytes of the stream.
 
         Raises:
             ProtocolViolation: it is no such stream.
             StorageFull: the disk is; what was written before is whole.
         """
-        for one in self._unpacker.feed(data):
-            if isinstance(one, bytes):
-                self._data(one)
-            else:
-                self._begin(one)
+        for data in pieces:
+            for one in self._unpacker.feed(data):
+                if isinstance(one, bytes):
+                    self._data(one)
+                else:
+                    self._begin(one)
 
     def close(self) -> Counts:
         """The stream is over.

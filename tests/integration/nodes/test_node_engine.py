@@ -73,6 +73,11 @@ class Collect:
             self._cut -= 1
         return self._given.pop(0) if self._given else b""
 
+    def more(self) -> list[bytes]:
+        taken = len(self._given) // 2 if self._cut is None else 0
+        found, self._given = self._given[:taken], self._given[taken:]
+        return found
+
 
 async def ok(one: Engine, key: str, call: calls.Call, streams: Any = None) -> Any:
     good, answer = await one.call(key, call, WHO, streams)

@@ -141,7 +141,7 @@ class FileCalls:
         self._journal.uploading(name, call.path, self._clock.now_ms())
         try:
             while data := await streams.receive():
-                await aside(writing.feed, data)
+                await aside(writing.feed, data, *streams.more())
         except ConnectionError:
             if call.transfer and call.mode != "append":
                 writing.pause()
@@ -324,6 +324,7 @@ class FileCalls:
             created=made.created,
             replaced=replaced,
         )
+
 
 def _pieces(file: Reading) -> Iterator[bytes]:
     at = 0

@@ -69,11 +69,7 @@ class _Lines:
         """See :class:`handoff.nodes.node.streams.Streams`."""
         while True:
             while self._came:
-                name, data, end = self._came.popleft()
-                if end:
-                    self._ended = True
-                if data:
-                    self._serving.link.consume(self._number, name, len(data))
+                if data := self._next():
                     self._serving.poke()
                     return data
             if self._ended:
@@ -82,6 +78,23 @@ class _Lines:
                 raise ConnectionError("the link is gone")
             self._news.clear()
             await self._news.wait()
+
+    def more(self) -> list[bytes]:
+        """See :class:`handoff.nodes.node.streams.Streams`."""
+        found = []
+        while self._came:
+            if data := self._next():
+                found.append(data)
+        if found:
+            self._serving.poke()
+        return found
+
+    def _next(self) -> bytes:
+        """The next piece; whoever sends may send as much again."""
+        name, data, end = self._came.popleft()
+        self._ended = self._ended or end
+        self._serving.link.consume(self._number, name, len(data))
+        return data
 
     def came(self, piece: StreamPiece) -> None:
         self._came.append((piece.stream, bytes(piece.data), piece.end))

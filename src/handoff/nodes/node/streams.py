@@ -28,6 +28,10 @@ class Streams(Protocol):
         """
         ...
 
+    def more(self) -> list[bytes]:
+        """What else of that stream is here already, to be used in one go."""
+        ...
+
 
 class NoStreams:
     """For calls without any."""
@@ -38,3 +42,7 @@ class NoStreams:
     async def receive(self) -> bytes:
         """Nothing comes."""
         return b""
+
+    def more(self) -> list[bytes]:
+        """Nothing does."""
+        return []

@@ -54,7 +54,7 @@ class TreeCalls:
         writer = TreeWriter(top, self._may_write, delete=call.delete, dry_run=call.dry_run)
         try:
             while data := await streams.receive():
-                await aside(writer.feed, data)
+                await aside(writer.feed, data, *streams.more())
             return _result(await aside(writer.close))
         finally:
             await asyncio.shield(aside(writer.abort))
