@@ -34,6 +34,8 @@ SOCKET = "brain.sock"
 START_S = 20.0
 #: seconds that a brain may take to hear that a call is to end
 CANCEL_S = 5.0
+#: connections that are kept for the next call
+RESTING = 4
 Pieces = Callable[[str, bytes], None]
 
 
@@ -58,6 +60,18 @@ class BrainClient:
         self.folder = folder
         self._argv = argv
         self._env = env
+        #: connections without a request, and the process that may use them
+        self._resting: list[socket.socket] = []
+        self._pid = os.getpid()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the brain. A later call connects anew."""
+        while self._resting:
+            with contextlib.suppress(IndexError):
+                self._resting.pop().close()
 
     def running(self) -> bool:
         """Whether a brain answers."""
@@ -114,9 +128,20 @@ class BrainClient:
         }
         again = 0
         while True:
+            # what can't be begun anew gets a connection of which nobody can be tired
+            sock = None if pieces or feed else self._rested()
             try:
-                with self._open() as sock:
-                    return _talk(sock, request, pieces, feed, self._cancel)
+                sock = sock or self._open()
+                try:
+                    answer = _talk(sock, request, pieces, feed, self._cancel)
+                except BaseException:
+                    sock.close()
+                    raise
+                if feed:
+                    sock.close()
+                else:
+                    self._rest(sock)
+                return answer
             except (ConnectionError, EOFError) as error:
                 # a stream can't be begun anew; without a key the same call is another call
                 again += 1
@@ -180,6 +205,31 @@ class BrainClient:
             if time.monotonic() > until:
                 raise LaunchFailed("the brain does not answer", remedy="handoff nodes status")
             time.sleep(0.01)
+
+    def _rested(self) -> socket.socket | None:
+        """A connection that was used before and that the brain has not closed."""
+        while self._resting and self._pid == os.getpid():
+            try:
+                sock = self._resting.pop()
+            except IndexError:  # another thread was faster
+                return None
+            try:
+                sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return sock
+            except OSError:
+                pass
+            sock.close()
+        return None
+
+    def _rest(self, sock: socket.socket) -> None:
+        if self._pid != os.getpid():  # after a fork: what the parent has is the parent's
+            self.close()
+            self._pid = os.getpid()
+        if len(self._resting) < RESTING:
+            self._resting.append(sock)
+        else:
+            sock.close()
 
     def _connect(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -267,23 +317,23 @@ def _send(sock: socket.socket, data: bytes) -> None:
 def _receive(
     sock: socket.socket, came: bytearray | None = None
 ) -> dict[str, Any] | tuple[str, bytes]:
-    """The next frame. came: what has arrived of it, kept between calls."""
+    """The next frame. came: what has arrived of it, and after it, kept between calls."""
     came = bytearray() if came is None else came
-    _until(sock, came, HEADER)
-    header = bytes(came[:HEADER])
-    size = HEADER + length(header)
-    _until(sock, came, size)
-    body = bytes(came[HEADER:size])
-    came.clear()
-    return parse(header[:1], body)
-
-
-def _until(sock: socket.socket, came: bytearray, count: int) -> None:
-    while len(came) < count:
-        data = sock.recv(min(count - len(came), 1 << 20))
+    size = HEADER
+    while True:
+        if len(came) >= size:
+            size = HEADER + length(bytes(came[:HEADER]))
+            if len(came) >= size:
+                break
+        data = sock.recv(max(1 << 16, min(size - len(came), 1 << 20)))
         if not data:
             raise EOFError("the brain went away")
         came += data
+    kind = bytes(came[:1])
+    with memoryview(came) as view:
+        body = bytes(view[HEADER:size])
+    del came[:size]
+    return parse(kind, body)
 
 
 def _checked(answer: dict[str, Any] | tuple[str, bytes]) -> dict[str, Any]:

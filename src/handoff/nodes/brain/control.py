@@ -1,7 +1,8 @@
 """What others on this machine ask the brain: over a Unix socket, for its own user alone.
 
-One request a connection: an object with ``op``, then for a call its streams, then the
-answer ``{"ok": true, …}`` or ``{"ok": false, "error", "code", "remedy", "details"}``::
+One request after the other: an object with ``op``, then for a call its streams, then the
+answer ``{"ok": true, …}`` or ``{"ok": false, "error", "code", "remedy", "details"}``.
+A call with ``feed`` is its connection's last::
 
     call {target, call: {op, args}, key, by, wait_s, return_s, stream, feed}
          in: D frames of the call's stream, {"end": true}, {"cancel": true}
@@ -16,21 +17,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import logging
-import math
 import os
 import socket
-import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from handoff.errors import BadRequest, HandoffError, ProtocolViolation
+from handoff.errors import BadRequest
 from handoff.nodes.brain.core import Brain
-from handoff.nodes.brain.framing import HEADER, data_frame, json_frame, length, parse
-from handoff.wire.node import calls
+from handoff.nodes.brain.local import Local
+from handoff.nodes.brain.requests import number, text, texts
 
 if TYPE_CHECKING:
     from handoff.nodes.brain.main import Serving
@@ -38,20 +35,34 @@ if TYPE_CHECKING:
 __all__ = ["ControlSocket"]
 
 SOCKET = "brain.sock"
-#: frames of a call's input that may wait
-QUEUE = 8
-
-log = logging.getLogger("handoff.nodes")
+#: connections that stay open between requests
+RESTING = 64
 
 
 class ControlSocket:
     """Listens in the brain's folder."""
 
     def __init__(self, brain: Brain, serving: Serving) -> None:
-        self._brain = brain
+        self.brain = brain
         self._serving = serving
         self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        #: everybody, in the order in which they were last answered
+        self._clients: dict[Local, bool] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._plain: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "cancel": self._cancel,
+            "nodes": self._nodes,
+            "status": self._status,
+            "code": self._code,
+            "token": self._token,
+            "revoke": self._revoke,
+            "remove": self._remove,
+            "rename": self._rename,
+            "rotate": self._rotate,
+            "tags": self._tags,
+            "require": self._require,
+            "stop": self._stop,
+        }
 
     async def open(self, folder: str) -> None:
         """Make the socket; an old one of a brain that was killed is replaced.
@@ -70,74 +81,62 @@ class ControlSocket:
             os.chmod(SOCKET, 0o600, dir_fd=fd)
         finally:
             os.close(fd)
-        self._server = await asyncio.start_unix_server(self._accept, sock=sock)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: Local(self), sock=sock)
 
     async def close(self) -> None:
         """Answer nobody any more."""
         if self._server is not None:
             self._server.close()
-            for writer in list(self._writers):
-                writer.close()
+            for client in list(self._clients):
+                client.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        try:
-            if peer_uid(writer.get_extra_info("socket")) not in {os.geteuid(), 0}:
-                return
-            request = await read_frame(reader)
-            if isinstance(request, tuple):
-                raise ProtocolViolation("a request is an object")
-            answer = await self._answer(request, reader, writer)
-            writer.write(json_frame(answer))
-            await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        except HandoffError as error:
-            with contextlib.suppress(ConnectionError):
-                writer.write(json_frame(failure(error)))
-                await writer.drain()
-        finally:
-            self._writers.discard(writer)
-            writer.close()
+    def opened(self, client: Local) -> None:
+        """A client has connected."""
+        self._clients[client] = False
 
-    async def _answer(
-        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> dict[str, Any]:
+    def rests(self, client: Local) -> None:
+        """A client has got its answer. The one that rests for longest gives way when there
+        are too many; it connects anew if it has more to ask."""
+        del self._clients[client]
+        self._clients[client] = True
+        if len(self._clients) > RESTING:
+            rest = [one for one, resting in self._clients.items() if resting]
+            if len(rest) > RESTING:
+                rest[0].close()
+
+    def asks(self, client: Local) -> None:
+        """A client has asked something."""
+        self._clients[client] = False
+
+    def closed(self, client: Local) -> None:
+        """A client is gone."""
+        self._clients.pop(client, None)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something until the socket closes."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request other than a call, without ``ok``. Raises HandoffError."""
         op = request.get("op")
-        try:
-            if op == "call":
-                return await _Call(self._brain, request, reader, writer).run()
-            if op == "cancel":
-                return {"ok": True, "done": await self._brain.cancel(text(request, "key"))}
-            plain: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-                "nodes": self._nodes,
-                "status": self._status,
-                "code": self._code,
-                "token": self._token,
-                "revoke": self._revoke,
-                "remove": self._remove,
-                "rename": self._rename,
-                "rotate": self._rotate,
-                "tags": self._tags,
-                "require": self._require,
-                "stop": self._stop,
-            }
-            work = plain.get(str(op))
-            if work is None:
-                raise BadRequest(f"there is no request '{str(op)[:40]}'", field="op")
-            return {"ok": True, **work(request)}
-        except HandoffError as error:
-            return failure(error)
-        except ConnectionError:
-            raise
-        except Exception as error:  # an answer that never comes would be taken for a crash
-            log.exception("a request broke: %s", str(op)[:40])
-            return failure(HandoffError(f"the brain broke at this: {type(error).__name__}"))
+        work = self._plain.get(op) if isinstance(op, str) else None
+        if work is None:
+            raise BadRequest(f"there is no request '{str(op)[:40]}'", field="op")
+        return work(request)
+
+    def _cancel(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"done": self.brain.cancel(text(request, "key"))}
 
     def _nodes(self, _: dict[str, Any]) -> dict[str, Any]:
-        linked = {one.name: asdict(one) for one in self._brain.connected()}
+        linked = {one.name: asdict(one) for one in self.brain.connected()}
         found = []
-        for record in self._brain.store.nodes():
+        for record in self.brain.store.nodes():
             state = "connected" if record.name in linked else "disconnected"
             if not record.last_ms and record.name not in linked:
                 state = "never_seen"
@@ -151,202 +150,68 @@ class ControlSocket:
 
     def _code(self, request: dict[str, Any]) -> dict[str, Any]:
         address = text(request, "address", "") or self._serving.address
-        code = self._brain.store.new_code(
+        code = self.brain.store.new_code(
             address,
-            self._brain.key.public,
+            self.brain.key.public,
             text(request, "name", ""),
             replace=request.get("replace") is True,
             ttl_s=number(request, "ttl_s", 600),
         )
-        self._brain.audit.row("pair", node=code.name, status="code", actor=request.get("by"))
+        self.brain.audit.row("pair", node=code.name, status="code", actor=request.get("by"))
         return {
             "code": code.text(),
             "id": code.id,
             "address": address,
             "name": code.name,
-            "fingerprint": self._brain.key.fingerprint,
+            "fingerprint": self.brain.key.fingerprint,
             "ttl_s": number(request, "ttl_s", 600),
         }
 
     def _token(self, request: dict[str, Any]) -> dict[str, Any]:
         name = text(request, "name")
-        token = self._brain.store.add_token(
+        token = self.brain.store.add_token(
             name,
             keep=request.get("keep") is True,
             replace=request.get("replace") is True,
             tags=texts(request, "tags"),
         )
-        self._brain.audit.row("pair", node=name, status="token", actor=request.get("by"))
+        self.brain.audit.row("pair", node=name, status="token", actor=request.get("by"))
         return {"token": token, "name": name, "address": self._serving.address}
 
     def _revoke(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"changed": self._brain.revoke(text(request, "name"))}
+        return {"changed": self.brain.revoke(text(request, "name"))}
 
     def _remove(self, request: dict[str, Any]) -> dict[str, Any]:
         name = text(request, "name")
-        self._brain.revoke(name)
-        self._brain.store.remove(name)
-        self._brain.audit.row("remove", node=name, status="ok")
+        self.brain.revoke(name)
+        self.brain.store.remove(name)
+        self.brain.audit.row("remove", node=name, status="ok")
         return {}
 
     def _rename(self, request: dict[str, Any]) -> dict[str, Any]:
         name, to = text(request, "name"), text(request, "to")
-        self._brain.rename(name, to)
+        self.brain.rename(name, to)
         return {"name": to}
 
     def _rotate(self, request: dict[str, Any]) -> dict[str, Any]:
         name = text(request, "name")
-        token = self._brain.store.rotate_token(name)
-        session = self._brain.sessions.get(name)
+        token = self.brain.store.rotate_token(name)
+        session = self.brain.sessions.get(name)
         if session is not None:
             session.close("revoked", "its token was rotated")
-        self._brain.audit.row("rotate", node=name, status="ok")
+        self.brain.audit.row("rotate", node=name, status="ok")
         return {"token": token, "name": name}
 
     def _tags(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._brain.store.set_tags(text(request, "name"), texts(request, "tags"))
+        self.brain.store.set_tags(text(request, "name"), texts(request, "tags"))
         return {}
 
     def _require(self, request: dict[str, Any]) -> dict[str, Any]:
         name, require = text(request, "name"), text(request, "require", "")
-        self._brain.store.set_require(name, require)
-        self._brain.audit.row("require", node=name, target=require, status="ok")
+        self.brain.store.set_require(name, require)
+        self.brain.audit.row("require", node=name, target=require, status="ok")
         return {}
 
     def _stop(self, _: dict[str, Any]) -> dict[str, Any]:
         self._serving.stop()
         return {}
-
-
-class _Call:
-    """One call of one client."""
-
-    def __init__(
-        self,
-        brain: Brain,
-        request: dict[str, Any],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self._brain = brain
-        self._reader = reader
-        self._writer = writer
-        self._target = text(request, "target")
-        told = request.get("call")
-        if not isinstance(told, dict):
-            raise BadRequest("'call' must be an object", field="call")
-        args = told.get("args", {})
-        if not isinstance(args, dict):
-            raise BadRequest("'args' must be an object", field="args")
-        self._call = calls.call_from_json(text(told, "op"), args)
-        self._key = text(request, "key", "")
-        by = request.get("by", {})
-        self._by = json.dumps(by) if by else ""
-        self._wait_s = number(request, "wait_s", 0)
-        self._return_s = number(request, "return_s", 30)
-        self._stream = request.get("stream") is True
-        self._feeds = request.get("feed") is True
-        self._input: asyncio.Queue[bytes] = asyncio.Queue(QUEUE)
-        self._gone = False
-
-    async def run(self) -> dict[str, Any]:
-        """The answer."""
-        listening = asyncio.create_task(self._listen())
-        try:
-            ok, answer = await self._brain.call(
-                self._target,
-                self._call,
-                key=self._key,
-                by=self._by,
-                pieces=self._piece if self._stream else None,
-                feed=self._input.get if self._feeds else None,
-                wait_s=self._wait_s,
-                return_s=self._return_s,
-            )
-        finally:
-            listening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await listening
-        return {"ok": ok, "value": calls.to_json(answer)}
-
-    async def _piece(self, stream: str, data: bytes) -> None:
-        if self._gone:
-            raise ConnectionError("the client is gone")
-        self._writer.write(data_frame(stream, data))
-        await self._writer.drain()
-
-    async def _listen(self) -> None:
-        """What the client sends meanwhile. When it goes away the call goes on: whoever asks
-        again with its key gets the answer."""
-        try:
-            while True:
-                frame = await read_frame(self._reader)
-                if isinstance(frame, tuple):
-                    if frame[1]:
-                        await self._input.put(frame[1])
-                elif frame.get("end"):
-                    await self._input.put(b"")
-                elif frame.get("cancel"):
-                    await self._brain.cancel(self._key)
-        except (ConnectionError, asyncio.IncompleteReadError, HandoffError):
-            self._gone = True
-            if self._feeds:
-                await self._input.put(b"")
-
-
-async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any] | tuple[str, bytes]:
-    """The next frame.
-
-    Raises:
-        asyncio.IncompleteReadError: the other end is gone.
-        ProtocolViolation: it is none.
-    """
-    header = await reader.readexactly(HEADER)
-    return parse(header[:1], await reader.readexactly(length(header)))
-
-
-def failure(error: HandoffError) -> dict[str, Any]:
-    """An error as an answer."""
-    return {
-        "ok": False,
-        "error": error.cause,
-        "code": error.code,
-        "remedy": error.remedy,
-        "details": json.loads(json.dumps(error.details, default=str)),
-    }
-
-
-def text(request: dict[str, Any], name: str, default: str | None = None) -> str:
-    """A text of a request. Raises BadRequest."""
-    found = request.get(name, default)
-    if not isinstance(found, str):
-        raise BadRequest(f"'{name}' must be a text", field=name)
-    return found
-
-
-def texts(request: dict[str, Any], name: str) -> list[str]:
-    """A list of texts. Raises BadRequest."""
-    found = request.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise BadRequest(f"'{name}' must be a list of texts", field=name)
-    return found
-
-
-def number(request: dict[str, Any], name: str, default: int) -> Any:
-    """A number, at least 0. Raises BadRequest."""
-    found = request.get(name, default)
-    good = isinstance(found, int | float) and not isinstance(found, bool)
-    if not good or not math.isfinite(found) or not 0 <= found < 2**53:
-        raise BadRequest(f"'{name}' must be a number from 0", field=name)
-    return found
-
-
-def peer_uid(sock: Any) -> int:
-    """Whose process is at the other end; -1 if the system does not say."""
-    if sys.platform == "linux":
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", raw)[1])
-    with contextlib.suppress(OSError, AttributeError):  # LOCAL_PEERCRED of macOS
-        raw = sock.getsockopt(0, 1, 76)
-        return int(struct.unpack_from("I", raw, 4)[0])
-    return -1

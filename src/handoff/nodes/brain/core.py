@@ -269,7 +269,7 @@ class Brain:
             return False, CallFailed.of(error, retry_safe=True)
         return asking
 
-    async def cancel(self, key: str) -> bool:
+    def cancel(self, key: str) -> bool:
         """End a call. False: it does not run, or its node can't be told."""
         asking = self.asking.get(key)
         if asking is None or asking.session is None:

@@ -20,8 +20,11 @@ HEADER = 5
 
 def json_frame(value: dict[str, Any]) -> bytes:
     """An object as a frame."""
-    body = json.dumps(value, separators=(",", ":")).encode()
+    body = _ENCODER.encode(value).encode()
     return b"J" + len(body).to_bytes(4, "big") + body
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def data_frame(stream: str, data: bytes) -> bytes:
