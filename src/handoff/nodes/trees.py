@@ -11,7 +11,7 @@ import fnmatch
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from handoff.errors import (
@@ -22,7 +22,7 @@ from handoff.nodes.node import paths
 from handoff.nodes.node.files import PIECE
 from handoff.nodes.pack import Entry, Packer
 
-__all__ = ["Counts", "May", "manifest", "pack", "segments", "sha256"]
+__all__ = ["Counts", "May", "gone", "manifest", "pack", "segments", "sha256"]
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -189,6 +189,28 @@ def _pack_file(top: str, entry: Entry) -> Iterator[bytes]:
             yield Packer.header(Entry(shown, skipped=changed.code, detail=changed.cause))
     finally:
         os.close(opened)
+
+
+def gone(source: Iterable[Entry], target: Iterable[Entry]) -> list[str]:
+    """What a target has and its source has not, what is in a folder before the folder. Where
+    nobody could look into the source (an entry with ``skipped``) nothing counts as gone."""
+    names, unseen = set[str](), set[str]()
+    for one in source:
+        names.add(one.path)
+        if one.skipped:
+            unseen.add(one.path)
+    found = [one.path for one in target if one.path not in names]
+    if unseen:
+        found = [path for path in found if not _under(path, unseen)]
+    return sorted(found, reverse=True)
+
+
+def _under(path: str, tops: set[str]) -> bool:
+    while path:
+        path = path.rpartition("/")[0]
+        if path in tops:
+            return True
+    return False
 
 
 def segments(fd: int, size: int) -> list[tuple[int, int]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 import sys
 
-from handoff.errors import HandoffError, IntegrityFailed, ProtocolViolation
+from handoff.errors import HandoffError, IntegrityFailed, NotARegularFile, ProtocolViolation
+from handoff.nodes.drafts import draft
 from handoff.nodes.node import paths
 from handoff.nodes.pack import Entry, Unpacker
 from handoff.nodes.trees import Counts, May, segments, sha256
@@ -22,16 +22,27 @@ class TreeWriter:
     """Writes a stream of :func:`pack` below a folder, which is made if it is missing.
 
     Each file is there whole or not at all, whatever is killed; against a loss of power the whole
-    tree is brought to the disk before :meth:`close` returns. What stands in the way as another kind (a folder
-    where a file should be) is left, and named. ``delete``: what the stream says is gone is
-    removed. ``dry_run``: nothing is written, only counted.
+    tree is brought to the disk before :meth:`close` returns. What stands in the way as another
+    kind (a folder where a file should be, a pipe) is left, and named. ``delete``: what the
+    stream says is gone is removed. ``dry_run``: nothing is written, only counted. ``bits``:
+    the permission bits that are taken over.
     """
 
-    def __init__(self, top: str, may: May, *, delete: bool = False, dry_run: bool = False) -> None:
+    def __init__(
+        self,
+        top: str,
+        may: May,
+        *,
+        delete: bool = False,
+        dry_run: bool = False,
+        bits: int = 0o7777,
+    ) -> None:
         self._top = top
         self._may = may
         self._delete = delete
         self._dry = dry_run
+        self._bits = bits
+        self._begun = False
         self._unpacker = Unpacker()
         self.counts = Counts()
         self._entry: Entry | None = None
@@ -48,6 +59,7 @@ class TreeWriter:
         Raises:
             ProtocolViolation: it is no such stream.
             StorageFull: the disk is; what was written before is whole.
+            HandoffError: the top may not be written, or can't be.
         """
         for data in pieces:
             for one in self._unpacker.feed(data):
@@ -89,8 +101,11 @@ class TreeWriter:
         self._finish()
         if entry.end:
             return
+        if not self._begun or not entry.path:
+            self._open_top(entry)
+            return
         try:
-            self._may(os.path.join(self._top, entry.path) if entry.path else self._top)
+            self._may(os.path.join(self._top, entry.path))
             self._write(entry)
         except HandoffError as error:
             self._skip(entry, error)
@@ -130,76 +145,89 @@ class TreeWriter:
             self.counts.unchanged += 1
 
     def _folder(self, entry: Entry) -> None:
-        if not entry.path:
-            self._open_root(entry)
-            return
+        if not self._dry:
+            fd, name = self._enter(entry.path)
+            try:
+                os.mkdir(name, 0o700 | (entry.permissions & self._bits), dir_fd=fd)
+            except FileExistsError:
+                os.close(os.open(name, _FOLDER, dir_fd=fd))
         self.counts.dirs += 1
         self._late.append(entry)
-        if self._dry:
-            return
-        fd, name = self._enter(entry.path)
-        try:
-            os.mkdir(name, 0o700 | entry.permissions, dir_fd=fd)
-        except FileExistsError:
-            os.close(os.open(name, _FOLDER, dir_fd=fd))
 
-    def _open_root(self, entry: Entry) -> None:
+    def _open_top(self, entry: Entry) -> None:
+        if self._begun or entry.path or entry.kind != "dir":
+            raise ProtocolViolation("a tree's stream does not begin with its top, a folder")
+        self._begun = True
+        self._may(self._top)
         self._late.append(entry)
-        if self._dry:
-            return
-        with paths.leaf(self._top) as (fd, name):
+        with paths.typed(self._top), paths.leaf(self._top) as (fd, name):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(name, 0o700 | entry.permissions, dir_fd=fd)
-            self._root = os.open(name, _FOLDER, dir_fd=fd)
+                if not self._dry:
+                    os.mkdir(name, 0o700 | (entry.permissions & self._bits), dir_fd=fd)
+            try:
+                root = os.open(name, _FOLDER, dir_fd=fd)
+            except FileNotFoundError:
+                if not self._dry:
+                    raise
+                return
+            if self._dry:
+                os.close(root)
+            else:
+                self._root = root
 
     def _link(self, entry: Entry) -> None:
+        if not self._dry and not self._linked(entry):
+            self._make_link(entry)
         self.counts.links += 1
-        if self._dry:
-            return
+
+    def _linked(self, entry: Entry) -> bool:
         fd, name = self._enter(entry.path)
-        with contextlib.suppress(FileNotFoundError, OSError):
-            if os.readlink(name, dir_fd=fd) == entry.target:
-                return
-        part = _part(name)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part, dir_fd=fd)
-        os.symlink(entry.target, part, dir_fd=fd)
-        times = (entry.mtime_ns, entry.mtime_ns)
-        os.utime(part, ns=times, dir_fd=fd, follow_symlinks=False)
+        with contextlib.suppress(OSError):
+            return os.readlink(name, dir_fd=fd) == entry.target
+        return False
+
+    def _make_link(self, entry: Entry) -> None:
+        fd, name = self._where
+        self._free(fd, name)
+        # a file that is this writer's alone keeps the name of the link until there is one
+        held, part = draft(fd, name, entry.path)
+        link = f"{part}.link"
         try:
-            self._no_folder(fd, name)
-            os.replace(part, name, src_dir_fd=fd, dst_dir_fd=fd)
-        except BaseException:
-            os.unlink(part, dir_fd=fd)
-            raise
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(link, dir_fd=fd)
+            os.symlink(entry.target, link, dir_fd=fd)
+            times = (entry.mtime_ns, entry.mtime_ns)
+            os.utime(link, ns=times, dir_fd=fd, follow_symlinks=False)
+            os.replace(link, name, src_dir_fd=fd, dst_dir_fd=fd)
+        finally:
+            for one in (link, part):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(one, dir_fd=fd)
+            os.close(held)
 
     def _remove(self, entry: Entry) -> None:
+        if not self._dry:
+            fd, name = self._enter(entry.path)
+            try:
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return
+            if stat.S_ISDIR(found.st_mode):
+                os.rmdir(name, dir_fd=fd)
+            else:
+                os.unlink(name, dir_fd=fd)
         self.counts.deleted += 1
-        if self._dry:
-            return
-        fd, name = self._enter(entry.path)
-        try:
-            os.unlink(name, dir_fd=fd)
-        except FileNotFoundError:
-            self.counts.deleted -= 1
-        except (IsADirectoryError, PermissionError):
-            os.rmdir(name, dir_fd=fd)
 
     def _open_file(self, entry: Entry) -> None:
-        self.counts.files += 1
-        self._entry = entry
         self._left = list(entry.segments)
-        if self._dry:
-            return
-        fd, name = self._enter(entry.path)
-        self._no_folder(fd, name)
-        self._part = _part(name)
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
-        self._file = paths.open_regular(fd, self._part, flags, entry.path, 0o600)
-        os.ftruncate(self._file, entry.size)
+        if not self._dry:
+            fd, name = self._enter(entry.path)
+            self._free(fd, name)
+            self._file, self._part = draft(fd, name, entry.path)
+            os.ftruncate(self._file, entry.size)
+        self._entry = entry
 
     def _data(self, data: bytes) -> None:
-        self.counts.bytes += len(data)
         if self._file < 0:
             return
         view = memoryview(data)
@@ -217,7 +245,10 @@ class TreeWriter:
     def _finish(self) -> None:
         """The file under way is complete: it takes its place."""
         entry, self._entry = self._entry, None
-        if entry is None or self._file < 0:
+        if entry is None:
+            return
+        if self._dry:
+            self._count(entry)
             return
         fd, name = self._where
         try:
@@ -226,9 +257,10 @@ class TreeWriter:
             ) != (entry.sha256):
                 raise IntegrityFailed(f"{entry.path} is not what was announced")
             with paths.typed(entry.path):
-                os.fchmod(self._file, entry.permissions)
+                os.fchmod(self._file, entry.permissions & self._bits)
                 os.utime(self._file, ns=(entry.mtime_ns, entry.mtime_ns))
                 os.replace(self._part, name, src_dir_fd=fd, dst_dir_fd=fd)
+            self._count(entry)
         except HandoffError as error:
             with contextlib.suppress(OSError):
                 os.unlink(self._part, dir_fd=fd)
@@ -239,10 +271,12 @@ class TreeWriter:
             os.close(self._file)
             self._file = -1
 
+    def _count(self, entry: Entry) -> None:
+        self.counts.files += 1
+        self.counts.bytes += entry.body
+
     def _enter(self, path: str) -> tuple[int, str]:
         """The folder above a name, opened from the top without following a link."""
-        if self._root < 0:
-            raise ProtocolViolation("a tree's stream does not begin with its top")
         *above, name = path.split("/")
         fd = os.dup(self._root)
         try:
@@ -259,10 +293,12 @@ class TreeWriter:
         return fd, name
 
     @staticmethod
-    def _no_folder(fd: int, name: str) -> None:
+    def _free(fd: int, name: str) -> None:
+        """Raise NotARegularFile if what is there is neither file nor link."""
         with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
-                raise IsADirectoryError(21, "a folder stands there")
+            kind = paths.kind(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+            if kind not in {"file", "link"}:
+                raise NotARegularFile(f"a {'folder' if kind == 'dir' else kind} stands there")
 
     def _dress_folders(self) -> None:
         """Bits and times of folders, the innermost first: writing into them changed both."""
@@ -276,7 +312,7 @@ class TreeWriter:
                 else:
                     fd = os.dup(self._root)
                 try:
-                    os.fchmod(fd, entry.permissions)
+                    os.fchmod(fd, entry.permissions & self._bits)
                     os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
                 finally:
                     os.close(fd)
@@ -295,8 +331,3 @@ def sync_files(fd: int) -> None:
         if ctypes.CDLL(None).syncfs(fd) == 0:
             return
     os.sync()
-
-
-def _part(name: str) -> str:
-    mark = hashlib.sha256(os.fsencode(name)).hexdigest()[:20]
-    return f".handoff-{mark}.part"

@@ -15,9 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handoff.errors import HandoffError, PathNotAllowed, ProtocolViolation
+from handoff.errors import (
+    FileMissing,
+    HandoffError,
+    NotARegularFile,
+    PathNotAllowed,
+    ProtocolViolation,
+)
 from handoff.nodes.pack import Entry, Packer, Unpacker
-from handoff.nodes.trees import Counts, manifest, pack
+from handoff.nodes.trees import Counts, gone, manifest, pack
 from handoff.nodes.treewriting import TreeWriter
 
 
@@ -25,8 +31,8 @@ def anything(_: str) -> None:
     """Everything may be done."""
 
 
-def put(top: pathlib.Path, stream: Iterable[bytes], **more: bool) -> Counts:
-    writer = TreeWriter(str(top), anything, **more)
+def put(top: pathlib.Path, stream: Iterable[bytes], **more: int) -> Counts:
+    writer = TreeWriter(str(top), anything, **more)  # type: ignore[arg-type]
     try:
         for piece in stream:
             writer.feed(piece)
@@ -296,3 +302,136 @@ def test_bits_of_a_folder_that_is_closed_are_kept(
 ) -> None:
     put(tmp_path / "copy", pack(str(nasty), anything))
     assert stat.S_IMODE((tmp_path / "copy" / "closed").stat().st_mode) == 0o500
+
+
+def test_nothing_is_gone_where_nobody_could_look(tmp_path: pathlib.Path) -> None:
+    for top in ("here", "there"):
+        (tmp_path / top / "closed" / "d").mkdir(parents=True)
+        (tmp_path / top / "closed" / "d" / "f").write_text("f")
+        (tmp_path / top / "closed2").write_text("a name that only begins so")
+    (tmp_path / "here" / "closed2").unlink()
+
+    def may(path: str) -> None:
+        if path.endswith("/here/closed"):
+            raise PathNotAllowed("no")
+
+    here = list(manifest(str(tmp_path / "here"), may))
+    there = list(manifest(str(tmp_path / "there"), anything))
+    assert gone(here, there) == ["closed2"]
+
+
+def test_two_writers_of_one_name_do_not_mix(tmp_path: pathlib.Path) -> None:
+    streams = []
+    for name, data in (("one", b"1" * 900_000), ("two", b"2" * 700_000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_bytes(data)
+        streams.append(b"".join(pack(str(tmp_path / name), anything)))
+    copy = tmp_path / "c"
+    (copy).mkdir()
+    writers = [TreeWriter(str(copy), anything) for _ in streams]
+    for at in range(0, 1_000_000, 100_000):
+        for writer, stream in zip(writers, streams, strict=True):
+            writer.feed(stream[at : at + 100_000])
+    wanted = [b"1" * 900_000, b"2" * 700_000]
+    for writer in writers:
+        assert not writer.close().skipped
+        assert (copy / "f").read_bytes() in wanted
+    assert os.listdir(copy) == ["f"]
+
+
+@pytest.mark.parametrize("other", ["link", "second", "fifo"])
+def test_a_draft_that_somebody_else_made_is_not_written_to(
+    tmp_path: pathlib.Path, other: str
+) -> None:
+    top, copy, victim = tmp_path / "t", tmp_path / "c", tmp_path / "victim"
+    top.mkdir()
+    (top / "f").write_text("new")
+    stream = b"".join(pack(str(top), anything))
+    copy.mkdir()
+    victim.write_text("victim")
+    writer = TreeWriter(str(copy), anything)
+    writer.feed(stream[:-17])
+    (draft,) = os.listdir(copy)
+    writer.abort()
+    assert os.listdir(copy) == []
+    if other == "link":
+        (copy / draft).symlink_to(victim)
+    elif other == "second":
+        os.link(victim, copy / draft)
+    else:
+        os.mkfifo(copy / draft)
+    counts = put(copy, [stream])
+    assert victim.read_text() == "victim"
+    assert (counts.files, counts.skipped) == (1, [])
+    assert (copy / "f").read_text() == "new"
+
+
+def test_what_is_counted_was_done(tmp_path: pathlib.Path) -> None:
+    top, copy = tmp_path / "t", tmp_path / "c"
+    (top / "d").mkdir(parents=True)
+    (top / "d" / "f").write_text("f")
+    (top / "f").write_text("f")
+    (top / "l").symlink_to("f")
+    (copy / "f").mkdir(parents=True)
+    (copy / "f" / "kept").write_text("kept")
+    (copy / "l").mkdir()
+    (copy / "d").write_text("a file where a folder should be")
+    stream = [*list(pack(str(top), anything))[:-1]]
+    stream += [Packer.header(Entry("f", gone=True)), Packer.end()]
+    counts = put(copy, stream, delete=True)
+    assert (counts.files, counts.dirs, counts.links, counts.deleted) == (0, 0, 0, 0)
+    assert sorted(path for path, _, _ in counts.skipped) == ["d", "d/f", "f", "f", "l"]
+
+
+def test_a_pipe_or_device_is_not_replaced(tmp_path: pathlib.Path) -> None:
+    top, copy = tmp_path / "t", tmp_path / "c"
+    top.mkdir()
+    copy.mkdir()
+    (top / "f").write_text("f")
+    os.mkfifo(copy / "f")
+    counts = put(copy, pack(str(top), anything))
+    assert [path for path, _, _ in counts.skipped] == ["f"]
+    assert stat.S_ISFIFO((copy / "f").stat().st_mode)
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_top_that_may_not_be_written_is_an_error(tmp_path: pathlib.Path, dry: bool) -> None:
+    top = tmp_path / "t"
+    top.mkdir()
+    (top / "f").write_text("f")
+    stream = b"".join(pack(str(top), anything))
+
+    def may(path: str) -> None:
+        raise PathNotAllowed("no")
+
+    writer = TreeWriter(str(tmp_path / "c"), may, dry_run=dry)
+    with pytest.raises(PathNotAllowed):
+        writer.feed(stream)
+    writer.abort()
+    with pytest.raises(FileMissing):
+        put(tmp_path / "no" / "such", [stream], dry_run=dry)
+    with pytest.raises(NotARegularFile):
+        put(top / "f", [stream], dry_run=dry)
+
+
+def test_a_stream_has_one_top(tmp_path: pathlib.Path) -> None:
+    top = Packer.header(Entry("", "dir", permissions=0o755))
+    before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+    for second in (top, Packer.header(Entry("", "link", target="/etc"))):
+        writer = TreeWriter(str(tmp_path / "c"), anything)
+        with pytest.raises(ProtocolViolation):
+            writer.feed(top + second)
+        writer.abort()
+    if sys.platform == "linux":
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_bits_that_give_rights_can_be_left_behind(tmp_path: pathlib.Path) -> None:
+    top = tmp_path / "t"
+    (top / "d").mkdir(parents=True)
+    (top / "run").write_text("run")
+    (top / "run").chmod(0o6755)
+    (top / "d").chmod(0o3777)
+    put(tmp_path / "c", pack(str(top), anything), bits=0o777)
+    assert stat.S_IMODE((tmp_path / "c" / "run").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / "c" / "d").stat().st_mode) == 0o777
