@@ -41,7 +41,12 @@ class Place:
         return self.root / "nodes" / node / "config.toml"
 
     def run(
-        self, *words: str, data: bytes = b"", code: int | None = 0, program: str = "main"
+        self,
+        *words: str,
+        data: bytes = b"",
+        code: int | None = 0,
+        program: str = "main",
+        seconds: float = 120,
     ) -> subprocess.CompletedProcess[bytes]:
         done = subprocess.run(
             [sys.executable, "-m", f"handoff.cli.{program}", *words],
@@ -49,7 +54,7 @@ class Place:
             capture_output=True,
             env=self.env(),
             cwd=self.root,
-            timeout=120,
+            timeout=seconds,
         )
         if code is not None:
             assert done.returncode == code, (done.returncode, done.stdout[-2000:], done.stderr)

@@ -2,102 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
-import selectors
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 
 import pytest
-from tests.support.nodes import Place
-
-
-class SlowLine:
-    """Bytes between node and brain, at a rate, until they are cut or held."""
-
-    def __init__(self, port: int, rate: int) -> None:
-        self._port = port
-        self.rate = rate
-        self.carried = 0
-        self.held = False
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._over = False
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while not self._over:
-            try:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._port))
-            except OSError:
-                return
-            # little room in between: a real line has no megabytes in flight
-            for one in (near, far):
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32768)
-            self._pairs.append((near, far))
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
-
-    def _copy(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError, ValueError), selectors.DefaultSelector() as ready:
-            ready.register(source, selectors.EVENT_READ)
-            while True:
-                if self.held:
-                    time.sleep(0.02)
-                    continue
-                if not ready.select(0.2):
-                    continue
-                data = source.recv(8192)
-                if not data:
-                    break
-                self.carried += len(data)
-                if self.rate:
-                    time.sleep(len(data) / self.rate)
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
-
-    def cut(self) -> None:
-        pairs, self._pairs = self._pairs, []
-        for pair in pairs:
-            for one in pair:
-                with contextlib.suppress(OSError):
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                    one.shutdown(socket.SHUT_RDWR)
-                one.close()
-
-    def close(self) -> None:
-        self._over = True
-        self._listener.close()
-        self.cut()
-
-
-@contextlib.contextmanager
-def lined(root: pathlib.Path, rate: int) -> Iterator[tuple[Place, SlowLine]]:
-    place = Place(root)
-    line = None
-    try:
-        place.serve()
-        place.pair()
-        status = place.asked("status")
-        line = SlowLine(status["port"], rate)
-        text = place.config().read_text().replace(f":{status['port']}/", f":{line.port}/")
-        text = text.replace("[node]", '[node]\nbackoff_initial = "50ms"\nbackoff_max = "200ms"')
-        place.config().write_text(text)
-        place.start_node()
-        yield place, line
-    finally:
-        place.close()
-        if line is not None:
-            line.close()
+from tests.support.line import lined
 
 
 @pytest.mark.slow
