@@ -20,6 +20,9 @@ from tests.support.console import HANDOFF, Cli, Ran
 from tests.support.home import Home
 from tests.support.waiting import until
 
+from handoff.clock import SystemClock
+from handoff.sessions import routes
+from handoff.sessions.journal import Journal
 from handoff.sessions.terminal import RESET
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -459,6 +462,47 @@ def test_s08_hermes_is_opened_in_that_profile(
     assert launch["argv"][1:3] == ["-p", "bob"]
     assert "HERMES_YOLO_MODE" not in launch["env"]
     assert "HERMES_YOLO_MODE" in outcome(terminal)["removed"]
+
+
+def codes(place: Place, ref: str, **more: Any) -> set[str]:
+    """What reading at the command line, before any opening, says has changed."""
+    told = place.session("read", ref, "--json", **more).ok().json()
+    return {one["code"] for one in told["discrepancies"]}
+
+
+def test_another_version_of_an_agent_is_told_at_reading(place: Place) -> None:
+    package = place.agents.folder / "package.json"
+    package.write_text('{"version": "2.1.7"}')
+    claude = {"CLAUDE_CODE_SESSION_ID": "s-claude", "CLAUDECODE": "1"}
+    ref = place.create(env=claude)["ref"]
+    assert codes(place, ref) == set()
+    package.write_text('{"version": "2.2.0"}')
+    assert codes(place, ref) == {"host_changed"}
+    place.prepare(ref, "--host", "codex")
+    place.agents.behave("read")
+    for words in (("read", ref, "--attempt-id", "attempt-0001"), ("show", ref)):
+        told = place.session(*words, "--json").ok().json()
+        found = {one["code"] for one in told["discrepancies"]}
+        # What opens in another kind of program has no version to be compared.
+        assert ("host_changed" in found) == (words[0] == "show")
+    package.unlink()
+    assert codes(place, ref) == {"unavailable"}
+
+
+def test_what_hermes_says_now_is_told_at_reading(place: Place) -> None:
+    bob = place.home.path / "x" / "profiles" / "bob"
+    hermes_store(bob / "state.db", [("s-bob", "user", "hello")], str(place.work))
+    env = {"HERMES_HOME": str(place.home.path / "x")}
+    source = ("-p", "bob", "--session", "s-bob", "--host", "hermes")
+    ref = place.create(None, *source, env=env)["ref"]
+    journal = Journal(str(bob / "handoff"), clock=SystemClock(), redact=str)
+    routes.observe(journal, "s-bob", "m-1", "stub", "t1")
+    assert codes(place, ref, env={**env, "HANDOFF_PROFILE": "bob"}) == set()
+    place.agents.facts(version="0.23.0", providers=[])
+    here = {"env": {**env, "HANDOFF_PROFILE": "bob"}}
+    assert codes(place, ref, **here) == {"host_changed", "route_unavailable"}
+    (place.agents.folder / "hermes").unlink()
+    assert codes(place, ref, **here) == {"unavailable"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,15 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from handoff.errors import Failed, LaunchFailed, NotAllowed, NotFound, TimedOut, UsageError
+from handoff.errors import (
+    Failed,
+    HandoffError,
+    LaunchFailed,
+    NotAllowed,
+    NotFound,
+    TimedOut,
+    UsageError,
+)
 from handoff.sessions import host_store, transcripts
 from handoff.sessions.actions import TOOL
 from handoff.sessions.environment import scrub
@@ -176,7 +184,7 @@ class Hermes(_Outside):
 
     def __init__(self, profile: Profile, env: Mapping[str, str], workspace: str = "") -> None:
         self._profile, self._env, self._workspace = profile, env, workspace
-        self._found: dict[str, Any] | None = None
+        self._found: dict[str, Any] | HandoffError | None = None
         self._asked = ""
 
     @property
@@ -185,8 +193,11 @@ class Hermes(_Outside):
         return str(self._facts().get("recipe", ""))
 
     def version(self) -> tuple[str, bool]:
-        """As the plugin says, once it was asked for something that needs an answer."""
-        found = self._found or {}
+        """As the plugin says; "" where it does not answer."""
+        try:
+            found = self._facts()
+        except HandoffError:
+            return "", False
         return str(found.get("version", "")), found.get("verified") is True
 
     def provider_named(self, provider: str) -> bool:
@@ -223,13 +234,18 @@ class Hermes(_Outside):
         return value
 
     def _facts(self) -> dict[str, Any]:
-        """The plugin's answer, asked for once.
+        """The plugin's answer, asked for once; so is none.
 
         Raises:
             LaunchFailed, TimedOut, Failed: there is none.
         """
         if self._found is None:
-            self._found = self._ask()
+            try:
+                self._found = self._ask()
+            except HandoffError as error:
+                self._found = error
+        if isinstance(self._found, HandoffError):
+            raise self._found
         return self._found
 
     def _ask(self) -> dict[str, Any]:

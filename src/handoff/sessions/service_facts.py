@@ -7,19 +7,23 @@ from typing import Any
 
 from handoff.errors import HandoffError, NotFound, StorageError, WorkspaceMissing
 from handoff.sessions import drift, projects, routes
-from handoff.sessions.host import HostAdapter
+from handoff.sessions.host import KINDS, HostAdapter
 from handoff.sessions.host_store import Opener
 from handoff.sessions.preflight import Finding, Intent, Report, preflight
 from handoff.sessions.records_view import Record
 from handoff.sessions.service import Service
 from handoff.sessions.workspace import bind
 
-__all__ = ["Checked", "Here", "checks", "drift_of", "opener_of"]
+__all__ = ["Checked", "Here", "checks", "drift_of", "host_for", "opener_of"]
 
 #: states in which a session has come of an attempt, or had
 _IDENTIFIED = frozenset(
     {"session_identified", "handoff_read", "acknowledged", "user_confirmed", "closed"}
 )
+
+
+#: the kinds of host that are a program with a version
+_PROGRAMS = frozenset(KINDS) - {"other"}
 
 
 class Here:
@@ -139,14 +143,13 @@ def drift_of(
     parallel: bool = True,
     but: Sequence[str] = (),
 ) -> drift.Drift:
-    """What of a record does not hold now. ``but``: attempts that do not count as others."""
+    """What of a record does not hold now. ``host``: where it opens, or was opened; another
+    kind than the source's has nothing to be compared. ``but``: attempts that do not count as
+    others."""
     opened, unknown = _opened(service, record.ref, but)
     source = record.manifest["source"]
-    version = lost = ""
-    if host is not None and host.kind == source["host"]:
-        version = host.version()[0]
-        lost, more = _lost_provider(service, host, source["session_id"])
-        unknown = [*unknown, *more]
+    version, lost, more = _hosted(service, host, source)
+    unknown = [*unknown, *more]
     return drift.compare_record(
         service.records,
         record,
@@ -162,6 +165,33 @@ def drift_of(
             unknown,
         ),
     )
+
+
+def host_for(service: Service, record: Record, kind: str = "") -> HostAdapter | None:
+    """The host that a record is held against at reading: of that kind, or else the kind that it
+    was made in. None where that is no program, or can't be asked from here."""
+    kind = kind or record.manifest["source"]["host"]
+    if kind not in _PROGRAMS:
+        return None
+    try:
+        return service.host_of(kind)
+    except HandoffError:
+        return None
+
+
+def _hosted(
+    service: Service, host: HostAdapter | None, source: Mapping[str, Any]
+) -> tuple[str, str, list[dict[str, str]]]:
+    """The host's version, the provider that it names no more, and what can't be told."""
+    if host is None or host.kind != source["host"]:
+        return "", "", []
+    lost, unknown = _lost_provider(service, host, source["session_id"])
+    then, now = source["host_version"], host.version()[0]
+    if not (then and now):
+        what = f"it was {then}" if then else f"it is {now}" if now else "neither is known"
+        message = f"whether {host.kind} is of another version now can't be told: {what}"
+        unknown = [*unknown, {"code": "unavailable", "severity": "note", "message": message}]
+    return now, lost, unknown
 
 
 def _opened(

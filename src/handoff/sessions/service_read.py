@@ -13,7 +13,7 @@ from handoff.sessions import state as states
 from handoff.sessions.document import labelled
 from handoff.sessions.records_view import Page, Record
 from handoff.sessions.service import Caller, Service
-from handoff.sessions.service_facts import drift_of
+from handoff.sessions.service_facts import drift_of, host_for
 from handoff.sessions.text import visible
 from handoff.sessions.workspace import Binding, bind
 
@@ -23,7 +23,7 @@ __all__ = ["ack", "list_", "log", "read", "search", "session_of", "show", "valid
 def read(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """One page of a record, with what has changed; for an attempt it is noted."""
     attempt = given.get("attempt_id", "")
-    record, found, readable = _readable(service, given, caller, attempt)
+    record, found, readable = _readable(service, given, attempt)
     if caller.surface == "mcp" or (caller.surface == "cli" and (attempt or caller.session_id)):
         readable = replace(readable, page_bytes=serving.AGENT_PAGE)
     page = given.get("page", 1)
@@ -59,19 +59,17 @@ def read(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str
 
 
 def _readable(
-    service: Service, given: Mapping[str, Any], caller: Caller, attempt: str
+    service: Service, given: Mapping[str, Any], attempt: str
 ) -> tuple[Record, drift.Drift, reading.Readable]:
     """The record with its drift, as text to be read and acknowledged."""
-    workspace = given.get("workspace", "")
+    workspace, kind = given.get("workspace", ""), ""
     parallel = True
     if attempt:
         frozen = service.journal.frozen(attempt)
         workspace = workspace or frozen["workspace_given"]
-        parallel = bool(frozen["allow_parallel"])
+        parallel, kind = bool(frozen["allow_parallel"]), frozen["host"]
     record = service.records.read(given["ref"], binding=_binding(workspace))
-    # Within the host its version and its providers are at hand; from outside it would have to
-    # be started to be asked, which a reader does not do.
-    host = service.host if caller.surface in ("hermes", "desktop") else None
+    host = host_for(service, record, kind)
     found = drift_of(service, record, workspace, host=host, parallel=parallel, but=(attempt,))
     dropped = _dropped(record)
     made, place = record.manifest, record.manifest["workspace"]
@@ -159,7 +157,7 @@ def session_of(service: Service, caller: Caller, attempt: str) -> str:
 def ack(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
     """Accept what shows that all was read."""
     attempt = given["attempt_id"]
-    _record, _found, readable = _readable(service, given, caller, attempt)
+    _record, _found, readable = _readable(service, given, attempt)
     return reading.acknowledge(
         service.journal,
         readable,
@@ -245,9 +243,16 @@ def _row(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def show(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
     """A record as it is stored (or, where secrets are suspected, the view without them)."""
+    return shown(service, given, hosted=True)
+
+
+def shown(service: Service, given: Mapping[str, Any], *, hosted: bool) -> dict[str, Any]:
+    """As :func:`show`. ``hosted``: the host that it was made in counts; for a task it does
+    not."""
     workspace = given.get("workspace", "")
     record = service.records.read(given["ref"], binding=_binding(workspace))
-    found = drift_of(service, record, workspace)
+    host = host_for(service, record) if hosted else None
+    found = drift_of(service, record, workspace, host=host)
     text, left = record.document, []
     if "budget" in given:
         short = serving.shortened(record.state, given["budget"])

@@ -28,7 +28,6 @@ def hermes(agents: Agents, name: str = "bob", **env: str) -> Hermes:
 
 def test_hermes_says_what_the_profile_allows_and_is_asked_once(agents: Agents) -> None:
     host = hermes(agents)
-    assert host.version() == ("", False), "asking costs a whole start of the host"
     assert "hermes_handoff" in host.tools("cli")
     agents.facts(tools={})
     assert host.tools("desktop") == ["hermes_handoff"]
@@ -38,6 +37,17 @@ def test_hermes_says_what_the_profile_allows_and_is_asked_once(agents: Agents) -
     assert host.recipe in RECIPES
     with pytest.raises(Failed):
         host.tools("gateway")
+
+
+def test_no_answer_is_waited_for_once(agents: Agents) -> None:
+    program = agents.folder / "hermes"
+    program.write_text(f"#!/bin/sh\necho asked >>{agents.folder}/asked\nexit 3\n")
+    host = hermes(agents)
+    for _ in range(2):
+        assert host.version() == ("", False)
+        with pytest.raises(Failed):
+            host.tools("cli")
+    assert (agents.folder / "asked").read_text() == "asked\n"
 
 
 @pytest.mark.parametrize(

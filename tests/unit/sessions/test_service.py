@@ -735,8 +735,22 @@ def test_a_provider_that_is_gone_and_another_host_are_told_before_and_at_reading
     assert "route_unavailable" not in _codes(kit.ok("read", ref=ref))
     kit.host.answers |= {"provider_named": False, "version": ("0.23.0", True)}
     assert {"route_unavailable", "host_changed"} <= _codes(kit.ok("read", ref=ref))
+    for caller in (MODEL, PERSON, Caller("mcp", "s-2"), Caller("desktop", "s-2")):
+        assert {"route_unavailable", "host_changed"} <= _codes(kit.ok("read", caller, ref=ref))
+    assert {"route_unavailable", "host_changed"} <= _codes(kit.ok("show", ref=ref))
     kit.host.answers["provider_named"] = Failed("no", remedy="")
     assert {"unavailable", "host_changed"} <= _codes(kit.ok("read", ref=ref))
+
+
+@pytest.mark.parametrize(("then", "now"), [("0.22.2", ""), ("", "0.22.2"), ("", "")])
+def test_that_a_version_is_not_known_is_told(kit: Kit, then: str, now: str) -> None:
+    kit.host.answers["version"] = (then, True)
+    ref = kit.create()["ref"]
+    kit.host.answers["version"] = (now, True)
+    found = {one["code"]: one for one in kit.ok("read", PERSON, ref=ref)["discrepancies"]}
+    assert "host_changed" not in found
+    assert found["unavailable"]["severity"] == "note"
+    assert "version" in found["unavailable"]["message"]
 
 
 def _codes(told: Mapping[str, Any]) -> set[str]:
