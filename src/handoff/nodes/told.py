@@ -24,8 +24,11 @@ def target(call: Call) -> str:
     """What a call is about."""
     if isinstance(call, Exec):
         return f"{call.cwd or '~'} :: {shown(call)}"
-    found = [str(getattr(call, name, "")) for name in ("path", "to", "job", "name")]
-    return " -> ".join(one for one in found if one)[:SHOWN]
+    found = [str(getattr(call, name, "")) for name in ("path", "to", "job", "name", "spill")]
+    about = " -> ".join(one for one in found if one)
+    if isinstance(call, calls.Glob | calls.Grep):
+        about += f" :: {call.pattern}"
+    return about[:SHOWN]
 
 
 def outcome(answer: Result) -> dict[str, Any]:

@@ -118,10 +118,7 @@ def launch(
                 _enclose(cgroup)
             os.umask(umask)
             stage = b"cwd"
-            if exact:
-                enter(cwd)
-            else:
-                os.chdir(cwd)
+            (enter if exact else os.chdir)(cwd)
             stage = b"exec"
             os.execve(path, argv, env)  # noqa: S606 - an argv, never a shell's text
         except BaseException as error:  # nothing may return into the parent's code

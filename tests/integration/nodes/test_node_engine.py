@@ -19,6 +19,7 @@ import pytest
 from handoff.clock import SystemClock
 from handoff.errors import StorageFull
 from handoff.nodes import audit
+from handoff.nodes.node import execs, retention
 from handoff.nodes.node.engine import Engine, Settings, Who
 from handoff.redaction import Redactor
 from handoff.wire.node import calls
@@ -587,14 +588,79 @@ async def test_what_is_read_is_audited(tmp_path: pathlib.Path) -> None:
         assert (await refused(one, "", calls.Read("/etc/shadow"))).code == "path_not_allowed"
         assert (await refused(one, "", calls.Stat(f"{tmp_path}/files/b"))).code == "file_not_found"
         await ok(one, "", calls.GetFacts())
+        await one.call("", calls.GetFacts(), Who("brain", {}))  # the brain's own question
+        await ok(one, "stat-0001", calls.Stat(f"{tmp_path}/files"))
+        await ok(one, "list-0001", calls.List(f"{tmp_path}/files"))
+        await ok(one, "glob-0001", calls.Glob(f"{tmp_path}/files"))
+        await ok(one, "hash-0001", calls.Hash(f"{tmp_path}/files/a"))
+        await ok(one, "grep-0001", calls.Grep(f"{tmp_path}/files", "te"))
+        await ok(one, "jobs-0001", calls.JobList())
     found = [
         (row["event"], row["request_id"], row["target"], row.get("verdict"), row.get("code"))
         for row in audit.rows(f"{tmp_path}/node/audit")
     ]
     assert found == [
-        ("read", "read-0001", f"{tmp_path}/files/a", None, None),
+        ("read", "read-0001", f"{tmp_path}/files/a", "allow", None),
         ("read", "", "/etc/shadow", "deny", "path_not_allowed"),
+        ("read", "", f"{tmp_path}/files/b", "allow", "file_not_found"),
+        ("read", "", "", "allow", None),
+        ("read", "stat-0001", f"{tmp_path}/files", "allow", None),
+        ("read", "list-0001", f"{tmp_path}/files", "allow", None),
+        ("read", "glob-0001", f"{tmp_path}/files :: **", "allow", None),
+        ("read", "hash-0001", f"{tmp_path}/files/a", "allow", None),
+        ("read", "grep-0001", f"{tmp_path}/files :: te", "allow", None),
+        ("read", "jobs-0001", "", "allow", None),
     ]
+    assert audit.verify(f"{tmp_path}/node/audit").findings == []
+
+
+async def test_reads_wait_for_an_audit_that_can_not_be_written(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with engine(tmp_path) as one:
+        (tmp_path / "files" / "a").write_bytes(b"text")
+        write = one._audit._write
+
+        def full(*_: Any) -> int:
+            raise StorageFull("no space", remedy="df -h")
+
+        monkeypatch.setattr(one._audit, "_write", full)
+        await ok(one, "read-0001", calls.Read(f"{tmp_path}/files/a"))
+        one._flushed()
+        # the row of what was read is not written: no more is given away
+        assert (await refused(one, "read-0002", calls.Read(f"{tmp_path}/files/a"))).code == (
+            "storage_full"
+        )
+        monkeypatch.setattr(one._audit, "_write", write)
+        await ok(one, "read-0003", calls.Read(f"{tmp_path}/files/a"))
+    ids = [row["request_id"] for row in audit.rows(f"{tmp_path}/node/audit")]
+    assert ids == ["read-0001", "read-0003"]
+
+
+async def test_finished_jobs_are_bounded_and_running_ones_stay(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "JOBS", 3)
+    monkeypatch.setattr(execs, "CLEAN_STARTS", 5)
+    async with engine(tmp_path) as one:
+        run = Exec(command="exec sleep 600", job=True, timeout_ms=0)
+        await ok(one, "job-running", run)
+        for number in range(9):
+            await ok(one, f"job-{number:05d}", Exec(command="echo x", job=True))
+            await ok(one, f"wait-{number:04d}", calls.JobWait(f"job-{number:05d}", 20_000))
+        cleaning = one._execs._cleaning
+        assert cleaning is not None
+        await cleaning
+        names = [job.job for job in (await ok(one, "", calls.JobList())).jobs]
+        assert "job-running" in names
+        assert "job-00000" not in names
+        assert len(names) <= 1 + 3 + 5
+        await one.clean()
+        names = [job.job for job in (await ok(one, "", calls.JobList())).jobs]
+        assert sorted(names) == ["job-00006", "job-00007", "job-00008", "job-running"]
+        assert len(os.listdir(tmp_path / "node" / "calls")) <= 4 + 2
+        gone = await refused(one, "", calls.JobTail("job-00000"))
+        assert gone.code == "unknown_call"
 
 
 async def test_signs_of_a_pattern_stand_within_names(tmp_path: pathlib.Path) -> None:

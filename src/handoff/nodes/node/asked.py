@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from handoff.errors import BadRequest, HandoffError
+from handoff.nodes import told
 from handoff.nodes.node.calls_journal import Seen
 from handoff.wire.node.calls import Call
 
-__all__ = ["Known", "Who", "not_here", "whole"]
+__all__ = ["Known", "Who", "not_here", "row", "whole"]
 
 
 class Who(NamedTuple):
@@ -40,3 +41,14 @@ def whole(seen: Seen) -> dict[str, Any]:
 def not_here(call: Call) -> HandoffError:
     """What a call is refused with that is none of a node's."""
     return BadRequest(f"this node can't do '{call.op}'", remedy="look at its features", field="op")
+
+
+def row(key: str, call: Call, who: Who) -> dict[str, Any]:
+    """What each row of the audit says of a call."""
+    return {
+        "request_id": key,
+        "brain": who.brain,
+        "actor": dict(who.actor),
+        "op": call.op,
+        "target": told.target(call),
+    }

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
-    ConfigError,
     HandoffError,
     NotAllowed,
     OutcomeUnknown,
@@ -29,6 +28,7 @@ from handoff.nodes import told
 from handoff.nodes.audit import Audit
 from handoff.nodes.node import machine
 from handoff.nodes.node.asked import Known, Who, not_here, whole
+from handoff.nodes.node.asked import row as asked_row
 from handoff.nodes.node.calls_journal import CallsJournal, Seen
 from handoff.nodes.node.execs import Execs, folder_name
 from handoff.nodes.node.execs import info as job_info
@@ -37,8 +37,7 @@ from handoff.nodes.node.files import Files
 from handoff.nodes.node.finding import Finding
 from handoff.nodes.node.keeping import Keep
 from handoff.nodes.node.machine import Settings
-from handoff.nodes.node.policy import LOCK, Policy, load
-from handoff.nodes.node.ruling import rule
+from handoff.nodes.node.ruling import PolicyNow, rule
 from handoff.nodes.node.shells import ShellCalls
 from handoff.nodes.node.streams import NoStreams, Streams
 from handoff.nodes.node.treecalls import TreeCalls
@@ -52,9 +51,10 @@ __all__ = ["Engine", "Known", "Settings", "Who"]
 
 log = logging.getLogger("handoff.node")
 
-#: output of a finished command is kept that long, and an upload that was cut
-KEEP_OUTPUT_MS = 3600 * 1000
+#: an upload that was cut is kept that long
 KEEP_UPLOAD_MS = 7 * 24 * 3600 * 1000
+#: seconds that the audit's rows of reads are gathered for
+FLUSH_S = 0.05
 
 
 class Engine:
@@ -71,7 +71,7 @@ class Engine:
         self._audit = audit
         self._clock = clock
         self._started_ms = clock.now_ms()
-        self._policy_seen: tuple[object, Policy | HandoffError] | None = None
+        self.policy = PolicyNow(settings.folder, settings.policy, settings.home, settings.allowed)
         self.journal = CallsJournal(os.path.join(settings.folder, "calls.sqlite3"))
         self._keep: Keep | None = None
         self._keep_lock = asyncio.Lock()
@@ -82,6 +82,7 @@ class Engine:
         self._finding = Finding(Files(self.policy, settings.home))
         self._under_way: dict[str, asyncio.Future[tuple[bool, Result]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._flush: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Take up what the process before this one left. Raises StorageError or LaunchFailed
@@ -97,6 +98,10 @@ class Engine:
     async def close(self, *, stop: bool) -> None:
         """Let go. stop: end every command, and the keeper; otherwise they go on."""
         await aside(self._finding.close)
+        if self._flush is not None:
+            self._flush.cancel()
+        self._flushed()
+        await self._execs.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -111,38 +116,7 @@ class Engine:
         now = self._clock.now_ms()
         self.journal.prune(now)
         await aside(self._files.clean, now - KEEP_UPLOAD_MS)
-        keep = await self._keeper()
-        for running in list(keep.running.values()):
-            meta = running.state.get("meta") or {}
-            old = int(meta.get("started_ms", 0)) + int(running.state.get("duration_ms", 0))
-            if running.done and not meta.get("job") and old < now - KEEP_OUTPUT_MS:
-                await keep.forget(running)
-
-    def policy(self) -> Policy:
-        """The policy as its file says now. A file that can't be understood allows nothing.
-
-        Raises:
-            ConfigError: it can't be understood.
-        """
-        if os.path.lexists(os.path.join(self._set.folder, LOCK)):
-            return Policy(enabled=False)
-        try:
-            found = os.stat(self._set.policy)
-            seen: object = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
-        except OSError as error:
-            seen = error.errno
-        if self._policy_seen is None or self._policy_seen[0] != seen:
-            try:
-                made: Policy | HandoffError = load(
-                    self._set.policy, self._set.home, self._set.allowed
-                )
-            except ConfigError as error:
-                made = error
-            self._policy_seen = seen, made
-        kept = self._policy_seen[1]
-        if isinstance(kept, HandoffError):
-            raise kept
-        return kept
+        await self._execs.clean(now)
 
     async def call(
         self, key: str, call: Call, who: Who, streams: Streams | None = None
@@ -245,7 +219,7 @@ class Engine:
         ended: asyncio.Future[tuple[bool, Result]] = asyncio.get_running_loop().create_future()
         self._under_way[key] = ended
         try:
-            row = self._row(key, call, who)
+            row = asked_row(key, call, who)
             try:
                 ruled = rule(self.policy(), self.journal, self._clock, call, digest)
                 self._audit.row("call", **row, **ruled)
@@ -318,17 +292,31 @@ class Engine:
         return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
 
     async def _looked(self, key: str, call: Call, who: Who, streams: Streams) -> Result:
-        """A call that reads. The audit has a row of each that gave a file's content, and of
-        each that the policy refused."""
+        """A call that reads. Its row in the audit may be written after the answer."""
+        self._audit.ready()
+        row = asked_row(key, call, who)
         try:
             answer = await self._read(call, streams)
         except NotAllowed as error:
-            row = self._row(key, call, who)
             self._audit.row("read", **row, verdict="deny", status="failed", code=error.code)
             raise
-        if isinstance(call, calls.Read | calls.TreeGet | calls.Grep):
-            self._audit.row("read", **self._row(key, call, who), **told.outcome(answer))
+        except HandoffError as error:
+            self._later(row, {"status": "failed", "code": error.code})
+            raise
+        # what the brain itself asks for at each link is no news
+        if who.actor or not isinstance(call, calls.GetFacts):
+            self._later(row, told.outcome(answer))
         return answer
+
+    def _later(self, row: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+        self._audit.later("read", **row, verdict="allow", **outcome)
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flushed)
+
+    def _flushed(self) -> None:
+        self._flush = None
+        with contextlib.suppress(HandoffError):  # it goes on waiting: see Audit.ready
+            self._audit.flush()
 
     async def _read(self, call: Call, streams: Streams) -> Result:
         """A call that changes nothing."""
@@ -442,12 +430,3 @@ class Engine:
                 await self._keep.close()
             self._keep = await Keep.open(os.path.join(self._set.folder, "calls"))
             return self._keep
-
-    def _row(self, key: str, call: Call, who: Who) -> dict[str, Any]:
-        return {
-            "request_id": key,
-            "brain": who.brain,
-            "actor": dict(who.actor),
-            "op": call.op,
-            "target": told.target(call),
-        }

@@ -24,6 +24,7 @@ from handoff.errors import (
 from handoff.nodes.node import commands, paths
 from handoff.nodes.node.keeping import Keep, Order, Running
 from handoff.nodes.node.policy import Policy
+from handoff.nodes.node.retention import kept, surplus
 from handoff.nodes.node.streams import Streams
 from handoff.nodes.told import shown
 from handoff.wire.node.calls import (
@@ -48,6 +49,8 @@ PIECE = 128 * 1024
 CAPACITY = 64 << 20
 _NAMES = {"stdout": "out", "stderr": "err"}
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+#: commands after which what is kept is looked through, besides now and then
+CLEAN_STARTS = 50
 
 
 def folder_name(key: str) -> str:
@@ -73,6 +76,8 @@ class Execs:
         self._policy = policy
         self._home = home
         self._environ = environ
+        self._started = 0
+        self._cleaning: asyncio.Task[None] | None = None
 
     def order(self, key: str, call: Exec, now_ms: int) -> Order:
         """What will be started.
@@ -126,6 +131,9 @@ class Execs:
         """Start a command. Raises as :meth:`order` and :meth:`Keep.start`."""
         order = self.order(key, call, now_ms)
         keep: Keep = await self._keep()
+        self._started += 1
+        if not self._started % CLEAN_STARTS and (self._cleaning is None or self._cleaning.done()):
+            self._cleaning = asyncio.create_task(self._clean(now_ms))
         running = await keep.start(order)
         running.state["meta"] = dict(order.meta or {})
         if call.stdin == "given":
@@ -246,6 +254,24 @@ class Execs:
         running = await self.running_job(job)
         keep: Keep = await self._keep()
         return await keep.forget(running)
+
+    async def clean(self, now_ms: int) -> None:
+        """Forget finished commands that are too many, too old or too large together."""
+        keep: Keep = await self._keep()
+        for name in surplus(kept(keep.running.values()), now_ms):
+            found = keep.running.get(name)
+            if found is not None:
+                await keep.forget(found)
+
+    async def _clean(self, now_ms: int) -> None:
+        with contextlib.suppress(HandoffError):  # the keeper is gone, and what it kept is known
+            await self.clean(now_ms)
+
+    async def close(self) -> None:
+        """Let go."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            await asyncio.gather(self._cleaning, return_exceptions=True)
 
     async def _alive(self, running: Running) -> None:
         """Raise OutcomeUnknown if the keeper that held the command is gone."""

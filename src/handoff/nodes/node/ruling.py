@@ -2,21 +2,61 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from handoff.errors import PolicyAsks, PolicyDenied
+from handoff.errors import ConfigError, HandoffError, PolicyAsks, PolicyDenied
 from handoff.nodes.node.calls_journal import CallsJournal
-from handoff.nodes.node.policy import Decision, Policy
+from handoff.nodes.node.policy import LOCK, Decision, Policy, load
 from handoff.wire.node.calls import Call, Exec, ShellOpen
 
 if TYPE_CHECKING:
     from handoff.clock import Clock
 
-__all__ = ["rule"]
+__all__ = ["PolicyNow", "rule"]
 
 #: characters that a person is asked to agree to
 ASKED = 4000
+
+
+class PolicyNow:
+    """The policy of a node as its file says at this moment.
+
+    folder: where the lock is. path: of the file. allowed: what counts without one.
+    """
+
+    def __init__(self, folder: str, path: str, home: str, allowed: Sequence[str]) -> None:
+        self._lock = os.path.join(folder, LOCK)
+        self._path = path
+        self._home = home
+        self._allowed = allowed
+        self._seen: tuple[object, Policy | HandoffError] | None = None
+
+    def __call__(self) -> Policy:
+        """The policy. A file that can't be understood allows nothing.
+
+        Raises:
+            ConfigError: it can't be understood.
+        """
+        if os.path.lexists(self._lock):
+            return Policy(enabled=False)
+        try:
+            found = os.stat(self._path)
+            seen: object = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+        except OSError as error:
+            seen = error.errno
+        if self._seen is None or self._seen[0] != seen:
+            try:
+                made: Policy | HandoffError = load(self._path, self._home, self._allowed)
+            except ConfigError as error:
+                made = error
+            self._seen = seen, made
+        kept = self._seen[1]
+        if isinstance(kept, HandoffError):
+            raise kept
+        return kept
 
 
 def rule(
