@@ -37,6 +37,9 @@ FILES = [
     "recovery",
 ]
 
+#: folder below .live -> what is installed there
+PEERS = {"cao": ["cli-agent-orchestrator"], "peers": ["asyncssh>=2.21,<3", "execnet>=2.1,<3"]}
+
 PAGE = """\
 # Performance
 
@@ -83,10 +86,11 @@ Measured {date} on {machine}.{note}
 ## Peers
 
 Those that are not in the `bench` group of `pyproject.toml` go into `.live`, and are left out
-of the table where they are missing:
+of the table where they are missing. OpenSSH and rsync come from the system: the client, `sshd`
+(never started as a service: a private one runs while it is measured) and `rsync`.
 
 ```text
-scripts/bench --peers         # cli-agent-orchestrator
+scripts/bench --peers         # cli-agent-orchestrator, asyncssh, execnet
 scripts/live-install          # opencode, among other executors
 ```
 """
@@ -126,11 +130,14 @@ def run(name: str, quick: bool) -> list[Row]:
 
 
 def install_peers() -> int:
-    """cli-agent-orchestrator, which needs an environment of its own."""
-    place = ROOT / ".live" / "cao"
-    subprocess.run([PYTHON, "-m", "venv", str(place)], check=True)
-    pip = [str(place / "bin" / "pip"), "install", "--quiet", "cli-agent-orchestrator"]
-    return subprocess.run(pip, check=False).returncode
+    """Those of PyPI, each in an environment of its own."""
+    failed = 0
+    for folder, names in PEERS.items():
+        place = ROOT / ".live" / folder
+        subprocess.run([PYTHON, "-m", "venv", str(place)], check=True)
+        pip = [str(place / "bin" / "pip"), "install", "--quiet", *names]
+        failed = subprocess.run(pip, check=False).returncode or failed
+    return failed
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "benchmarks"
-FRAME = {"common", "live", "run"}
+FRAME = {"common", "live", "node_peers", "run"}
 
 
 @pytest.fixture
@@ -65,6 +65,18 @@ def test_a_benchmark_that_fails_is_a_row(run, monkeypatch, capsys):
     (row,) = run.run("missing", quick=True)
     assert "No such file" in row.skipped
     assert capsys.readouterr().err
+
+
+def test_a_peer_that_is_missing_is_a_row(common, monkeypatch):
+    import node_peers
+
+    monkeypatch.setattr(node_peers, "PLACE", FOLDER / "nowhere")
+    with pytest.raises(OSError, match="not installed"):
+        node_peers.library("asyncssh", None, {})
+    monkeypatch.setenv("PATH", str(FOLDER))
+    with pytest.raises(OSError, match="ssh is not installed"), node_peers.sshd():
+        pass
+    sys.modules.pop("node_peers", None)
 
 
 def test_the_flags_are_told():
