@@ -1,8 +1,9 @@
 """Many nodes in one process: the real dialler, link and session; no commands are run.
 
-``python -m tests.support.crowd BRAIN FOLDER COUNT [PORT]`` pairs ``COUNT`` nodes, ``c0`` and so
-on, with the brain of the folder ``BRAIN``, and keeps them linked, through PORT if it is given.
-It prints ``paired`` once all know the brain, and ends with its standard input. An ``exec`` of a
+``python -m tests.support.crowd BRAIN FOLDER COUNT PORT FIRST`` pairs ``COUNT`` nodes, ``c0`` and
+so on, with the brain of the folder ``BRAIN``, and keeps them linked, through PORT unless it is 0.
+It prints ``paired`` once ``FIRST`` of them know the brain (0: all), goes on with the others after
+a line of its standard input, and ends with it. An ``exec`` of a
 node takes as long as its argument ``sleep SECONDS`` says; each that is run adds a line
 ``NODE KEY`` to the file ``FOLDER/ran``.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import resource
 import subprocess
@@ -101,26 +101,33 @@ async def one(brain: BrainClient, folder: Path, number: int, port: int, ran: int
     return Dialler(config, engine, CLOCK, key, "0")
 
 
-async def run(brain_folder: str, folder: Path, count: int, port: int) -> None:
+async def run(brain_folder: str, folder: Path, count: int, port: int, first: int) -> None:
     brain = BrainClient(brain_folder, None)
     ran = os.open(folder / "ran", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     tasks = []
     for number in range(count):
+        if first and number == first:
+            print("paired", flush=True)
+            await asyncio.to_thread(sys.stdin.buffer.readline)
         dialler = await one(brain, folder, number, port, ran)
         tasks.append(asyncio.create_task(dialler.run()))
-    print("paired", flush=True)
+    if not first:
+        print("paired", flush=True)
     await asyncio.to_thread(sys.stdin.buffer.read)
     os._exit(0)
 
 
 @contextlib.contextmanager
 def crowd(
-    brain: str, folder: Path, count: int, env: Mapping[str, str], port: int = 0
+    brain: str, folder: Path, count: int, env: Mapping[str, str], port: int = 0, first: int = 0
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A crowd that is linked."""
+    """A crowd, of which the first (0: all) are paired."""
     folder.mkdir(parents=True)
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.crowd", brain, str(folder), str(count), str(port)],
+        [
+            *(sys.executable, "-m", "tests.support.crowd", brain),
+            *(str(folder), str(count), str(port), str(first)),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -152,7 +159,5 @@ def runs(folder: Path) -> list[str]:
 if __name__ == "__main__":
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        asyncio.run(run(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
-    except KeyboardInterrupt:
-        print(json.dumps("interrupted"), file=sys.stderr)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:6])))

@@ -17,6 +17,12 @@ def peak_kib(pid: int) -> int:
     return 0
 
 
+def resident_kib(pid: int) -> int:
+    """Its resident set now."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0])
+
+
 def forget_peak(pid: int) -> None:
     """proc(5), ``clear_refs``: the largest is the one of now."""
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")

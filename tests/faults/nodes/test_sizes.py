@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.support.line import Line, lined
-from tests.support.memory import Peaks
+from tests.support.memory import Peaks, resident_kib
 from tests.support.nodes import Place
 
 from handoff.nodes.client import BrainClient
@@ -60,16 +60,11 @@ def pids(place: Place) -> dict[str, int]:
 def steady(place: Place, **more: int) -> Iterator[Peaks]:
     """Nobody needs much more memory than before."""
     found = {**pids(place), **more}
-    before = {name: resident(pid) for name, pid in found.items()}
+    before = {name: resident_kib(pid) for name, pid in found.items()}
     with Peaks(found) as peaks:
         yield peaks
     grown = {name: peaks.most[name] - before[name] for name in before}
     assert max(grown.values()) < MORE, (before, peaks.most)
-
-
-def resident(pid: int) -> int:
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(text.split("VmRSS:")[1].split()[0])
 
 
 def command(place: Place, *words: str, **more: Any) -> subprocess.Popen[bytes]:
