@@ -32,7 +32,7 @@ VERBS = {
     "asks": "commands that wait for a person here",
     "approve": "allow one command once",
     "deny": "refuse one command",
-    "lock": "refuse everything at once, until unlock",
+    "lock": "end and refuse everything at once, until unlock",
     "unlock": "take the lock away",
     "logs": "what was asked of this machine",
     "service": "text of a systemd or launchd service",
@@ -153,8 +153,8 @@ def _run(argv: list[str]) -> int:
         "asks": _asks,
         "approve": lambda given: _rule(given, "allow"),
         "deny": lambda given: _rule(given, "deny"),
-        "lock": lambda given: _lock(given, on=True),
-        "unlock": lambda given: _lock(given, on=False),
+        "lock": _lock,
+        "unlock": _unlock,
         "logs": _logs,
         "service": _service,
     }
@@ -262,9 +262,14 @@ def _status(args: Namespace) -> int:
     from handoff.nodes.node.main import living, read_status
 
     status = read_status(folder(args))
-    if not living(folder(args)):
+    if not living(folder(args)) and status.get("state") != "refused":
         status["state"] = "stopped"
     error = f"\n  last error: {status['last_error']}" if status.get("last_error") else ""
+    if status.get("held") and status["state"] in {"refused", "stopped"}:
+        error += (
+            f"\n  {status['held']} commands went on: `hermes-node run` takes them up,"
+            " `hermes-node lock` ends them"
+        )
     _tell(
         args,
         status,
@@ -337,51 +342,41 @@ def _policy(args: Namespace) -> int:
     return 0
 
 
-def _journal(args: Namespace) -> Any:
-    from handoff.nodes.node.calls_journal import CallsJournal
-
-    path = os.path.join(folder(args), "calls.sqlite3")
-    if not os.path.exists(path):
-        raise ConfigError(f"no node has run in {folder(args)}", remedy="hermes-node run")
-    return CallsJournal(path)
-
-
 def _asks(args: Namespace) -> int:
-    journal = _journal(args)
-    try:
-        waiting = journal.asks()
-    finally:
-        journal.close()
-    lines = [f"{one['id']}  {one['shown']}" for one in waiting] or ["nothing waits"]
-    _tell(args, {"asks": waiting}, "\n".join(safe_line(line) for line in lines))
+    from handoff.nodes.node.persons import waiting
+
+    found = waiting(folder(args))
+    lines = [f"{one['id']}  {one['shown']}" for one in found] or ["nothing waits"]
+    _tell(args, {"asks": found}, "\n".join(safe_line(line) for line in lines))
     return 0
 
 
 def _rule(args: Namespace, verdict: str) -> int:
-    from handoff.errors import UnknownCall
-    from handoff.ids import resolve
+    from handoff.clock import SystemClock
+    from handoff.nodes.node.persons import decide
 
-    journal = _journal(args)
-    try:
-        ask = resolve(args.ask, [one["id"] for one in journal.asks()], UnknownCall)
-        journal.rule(ask, verdict)
-    finally:
-        journal.close()
+    ask = decide(folder(args), args.ask, verdict, SystemClock())
     word = "may run once" if verdict == "allow" else "is refused"
     _tell(args, {"ask": ask, "verdict": verdict}, f"{ask} {word}")
     return 0
 
 
-def _lock(args: Namespace, *, on: bool) -> int:
-    from handoff.link.files import write_private
-    from handoff.nodes.node.policy import LOCK
+def _lock(args: Namespace) -> int:
+    from handoff.clock import SystemClock
+    from handoff.nodes.node.persons import lock
 
-    path = os.path.join(folder(args), LOCK)
-    if on:
-        write_private(path, b"")
-    elif os.path.exists(path):
-        os.unlink(path)
-    _tell(args, {"locked": on}, "everything is refused" if on else "the policy counts again")
+    ended = lock(folder(args), SystemClock())
+    text = f"everything is refused; {ended} running commands were ended"
+    _tell(args, {"locked": True, "ended": ended}, text)
+    return 0
+
+
+def _unlock(args: Namespace) -> int:
+    from handoff.clock import SystemClock
+    from handoff.nodes.node.persons import unlock
+
+    unlock(folder(args), SystemClock())
+    _tell(args, {"locked": False}, "the policy counts again")
     return 0
 
 

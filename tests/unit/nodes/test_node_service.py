@@ -25,6 +25,7 @@ def test_the_unit_comes_back_after_a_crash_and_a_boot_and_keeps_what_runs() -> N
     assert told["Restart"] == "on-failure"
     assert "3" in told["RestartPreventExitStatus"].split()  # the brain refused it for good
     assert told["KillMode"] == "process"
+    assert told["KillSignal"] == "SIGUSR1"  # an upgrade ends no command
     assert unit["Install"]["WantedBy"] == "default.target"
     words = shlex.split(told["ExecStart"])
     assert pathlib.Path(words[0]).is_absolute()

@@ -56,7 +56,7 @@ FIRST_FRAME = 64 * 1024
 class Status:
     """What the node says of its link, in ``status.json``. ``state``: ``starting``,
     ``connecting``, ``connected``, ``waiting`` (to dial again), ``refused`` (a person has to
-    see to it), ``stopped``. Times in milliseconds since 1970; 0 for never."""
+    see to it), ``stopped``. ``held``: commands that go on after the node's own end. Times in milliseconds since 1970; 0 for never."""
 
     pid: int
     state: str
@@ -69,6 +69,7 @@ class Status:
     attempts: int = 0
     retry_ms: int = 0
     last_error: str = ""
+    held: int = 0
     clock_skew_ms: int = 0
 
 
@@ -139,6 +140,10 @@ class Dialler:
         if self._pump is not None:
             self._pump.link.close("node_stopping")
             self._pump.poke()
+
+    def goes_on(self, held: int) -> None:
+        """So many commands outlive this node."""
+        self._say(held=held)
 
     async def drain(self) -> None:
         """Let go of the calls under way: their results are kept for a later start."""

@@ -111,6 +111,11 @@ class Engine:
             await self._keep.close()
         self.journal.close()
 
+    def running(self) -> int:
+        """How many commands run now."""
+        keep = self._keep
+        return sum(not one.done for one in keep.running.values()) if keep is not None else 0
+
     async def clean(self) -> None:
         """Drop what was kept long enough."""
         now = self._clock.now_ms()

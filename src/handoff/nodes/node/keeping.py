@@ -155,6 +155,21 @@ class Keep:
                 raise LaunchFailed("the keeper does not answer", remedy="hermes-node doctor")
             await asyncio.sleep(0.01)
 
+    @classmethod
+    async def attach(cls, folder: str) -> Keep | None:
+        """Connect to the folder's keeper; None if there is none."""
+        keep = cls(folder)
+        try:
+            if not await keep._connect():
+                return None
+            await keep._learn()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OutcomeUnknown:  # it was just ending
+            await keep.close()
+            return None
+        return keep
+
     async def start(self, order: Order) -> Running:
         """Start a command.
 

@@ -8,22 +8,21 @@ import fcntl
 import json
 import os
 import resource
-import secrets
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from handoff.clock import SystemClock
 from handoff.errors import AlreadyRunning, ConfigError
-from handoff.link.files import make_folder, write_private
+from handoff.link.files import make_folder
 from handoff.link.keys import load_key
 from handoff.nodes.audit import Audit
 from handoff.nodes.node.config import Config, load
 from handoff.nodes.node.dialler import Dialler, Status
 from handoff.nodes.node.engine import Engine, Settings
+from handoff.nodes.node.persons import node_audit
 from handoff.process import facts
 from handoff.process.signalling import send_signal
-from handoff.redaction import Redactor
 
 __all__ = ["living", "read_status", "run", "stop"]
 
@@ -61,8 +60,7 @@ async def _serve(config: Config, version: str, say: Callable[[str], None]) -> in
                 f"{config.folder}/key.pem is missing: pair this machine anew",
                 remedy="hermes-node pair CODE",
             ) from error
-    redactor = Redactor(_secret(config.folder), mode="standard")
-    audit = Audit(os.path.join(config.folder, "audit"), "node", redactor.redact, clock)
+    audit = node_audit(config.folder, clock)
     settings = Settings(
         config.folder,
         home,
@@ -82,11 +80,12 @@ async def _serve(config: Config, version: str, say: Callable[[str], None]) -> in
             say(line)
 
     dialler = Dialler(config, engine, clock, key, version, on_status=changed)
-    keep = False
+    # only who stops the node, or takes its right away, ends what runs on it
+    ends = False
 
     def end(*, keeping: bool) -> None:
-        nonlocal keep
-        keep = keeping
+        nonlocal ends
+        ends = not keeping
         dialler.stop()
 
     loop = asyncio.get_running_loop()
@@ -98,17 +97,22 @@ async def _serve(config: Config, version: str, say: Callable[[str], None]) -> in
         cleaning = asyncio.create_task(_clean(engine, audit))
         try:
             close = await dialler.run()
+            ends = ends or (close is not None and close.reason == "revoked")
         finally:
             cleaning.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await cleaning
         await dialler.drain()
+        if not ends:
+            dialler.goes_on(engine.running())
     finally:
-        await engine.close(stop=not keep)
+        await engine.close(stop=ends)
         audit.close()
     if close is None:
         return 0
     say(f"the brain refused this node: {close.text}")
+    if dialler.status.held:
+        say(f"{dialler.status.held} commands go on; `hermes-node lock` ends them")
     return 3
 
 
@@ -127,21 +131,6 @@ def _raise_limit() -> None:
     if soft < wanted:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _secret(folder: str) -> bytes:
-    """What marks of redacted values are made with, the same over all starts."""
-    path = os.path.join(folder, "marks.key")
-    try:
-        with open(path, "rb") as file:
-            found = file.read(64)
-        if len(found) == 32:
-            return found
-    except FileNotFoundError:
-        pass
-    made = secrets.token_bytes(32)
-    write_private(path, made)
-    return made
 
 
 @contextlib.contextmanager

@@ -35,6 +35,8 @@ def systemd(config: str) -> str:
         "RestartPreventExitStatus=2 3\n"
         # what was running when it crashed is found again by the node that is started anew
         "KillMode=process\n"
+        # and by one that is stopped by systemd, to be upgraded; `hermes-node stop` ends it
+        "KillSignal=SIGUSR1\n"
         "TimeoutStopSec=20\n"
         "\n"
         "[Install]\n"

@@ -232,8 +232,9 @@ class ShellCalls:
             self._sessions.pop(session.name, None)
         number = running.state.get("signal") if ended is None else None
         status = "timeout" if why == "timeout" else "ok" if code == 0 else "error"
-        if ended is None and session.ended_by == "cancel" and why != "timeout":
-            status, why, code = "cancelled", "cancel", None
+        ender = session.ended_by or running.state.get("ended_by", "")
+        if ended is None and ender in {"cancel", "revoked", "shutdown"} and why != "timeout":
+            status, why, code = "cancelled", ender, None
         outputs = [
             _output(running, inner, began[name], call, streamed=streamed) for name, inner in _NAMES
         ]
