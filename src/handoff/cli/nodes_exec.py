@@ -179,6 +179,12 @@ def _one(
         call["stdin"] = "stream"
     if streamed:
         call["stream"] = True
+    had = {"stdout": 0, "stderr": 0}
+
+    def shown(stream: str, data: bytes) -> None:
+        had[stream] = had.get(stream, 0) + len(data)
+        _write(stream, data)
+
     ok, value = brain.call(
         name,
         "exec",
@@ -186,7 +192,7 @@ def _one(
         key=key,
         by=place.by(),
         wait_s=wait_s,
-        pieces=_write if streamed else None,
+        pieces=shown if streamed else None,
         feed=_input() if args.stdin else None,
     )
     if not ok:
@@ -197,7 +203,7 @@ def _one(
     for stream, fd in (("stdout", 1), ("stderr", 2)):
         told = value.get(stream, {})
         if told and not told.get("streamed"):
-            _write_all(fd, whole(value, stream))
+            _write_all(fd, whole(value, stream, had[stream]))
     notes = [value["note"]] if value.get("note") else []
     if value.get("still_holding"):
         notes.append("something that it started still had its output open, and was ended")
@@ -208,15 +214,19 @@ def _one(
     return _code(value)
 
 
-def whole(value: dict[str, Any], stream: str) -> bytes:
-    """A stream of a result: its start, a line that says what is left out, its end."""
+def whole(value: dict[str, Any], stream: str, had: int = 0) -> bytes:
+    """A stream of a result: its start, a line that says what is left out, its end. had: so
+    many bytes of it were shown before."""
     told = value.get(stream, {})
     head = place.text_of(told.get("head", ""))
     tail = place.text_of(told.get("tail", ""))
-    cut = told.get("bytes_total", 0) - len(head) - len(tail)
-    if cut <= 0:
-        return head + tail
-    return head + f"\n[{cut} bytes left out; read_output {told.get('spill')}]\n".encode() + tail
+    tail_at = max(len(head), told.get("bytes_total", 0) - len(tail))
+    start = max(had, len(head))
+    left = ""
+    if start < tail_at:
+        spill = f"; read_output {told['spill']}" if told.get("spill") else ""
+        left = f"\n[{tail_at - start} bytes left out{spill}]\n"
+    return head[had:] + left.encode() + tail[max(0, had - tail_at) :]
 
 
 def _code(value: dict[str, Any]) -> int:

@@ -55,3 +55,14 @@ async def test_what_the_brain_asks_for_is_waited_at_least(tmp_path: pathlib.Path
     dialler = Dialler(config, nothing, FakeClock(), nothing, "0")
     pause = dialler._pause(0, Close(1012, "shutting_down", retry_ms=5000))
     assert 5 <= pause <= 6
+
+
+async def test_a_brain_that_found_too_many_messages_is_left_alone_for_its_second(
+    tmp_path: pathlib.Path,
+) -> None:
+    nothing: Any = None
+    config = Config(str(tmp_path), "wss://brain:7000/ws/nodes", "lab")
+    dialler = Dialler(config, nothing, FakeClock(), nothing, "0")
+    close = Close(4004, "rate_limit_exceeded", "100 messages a second")
+    assert not close.final
+    assert dialler._pause(0, close) >= 1

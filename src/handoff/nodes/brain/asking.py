@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from handoff.errors import TooLarge
 from handoff.nodes.brain.again import late_after, not_back
-from handoff.wire.node.calls import Call, CallFailed, Result
+from handoff.wire.node.calls import Call, CallFailed, ExecResult, Result
 
 if TYPE_CHECKING:
     from handoff.nodes.brain.session import Session
@@ -18,6 +20,9 @@ __all__ = ["Asking", "Pieces", "Waiting"]
 
 #: told of each stream's bytes in order; what it returns, unless None, is awaited before the next
 Pieces = Callable[[str, bytes], Awaitable[Any] | None]
+#: bytes that may wait for whoever asked. A node of ours sends less before they are taken; one
+#: of the older kind can't be told to wait
+QUEUE = 8 << 20
 
 
 class Asking:
@@ -53,6 +58,8 @@ class Asking:
         self.received: dict[str, int] = {}
         self._queue: deque[tuple[str, bytes] | tuple[bool, Result]] = deque()
         self._handing: asyncio.Task[None] | None = None
+        self._queued = 0
+        self._dropped = 0
 
     @property
     def repeatable(self) -> bool:
@@ -75,8 +82,25 @@ class Asking:
     def came(self, stream: str, data: bytes) -> None:
         """Bytes of one of its streams have arrived."""
         self.received[stream] = self.received.get(stream, 0) + len(data)
+        if self._dropped or self._queued + len(data) > QUEUE:
+            self._dropped += len(data)  # and all that follows: what was told is a whole start
+            return
+        self._queued += len(data)
         self._queue.append((stream, data))
         self._hand_on()
+
+    def honest(self, result: Result) -> Result:
+        """The result of a call, which says so if not all of its streams was handed on."""
+        if not self._dropped or isinstance(result, CallFailed):
+            return result
+        note = (
+            f"{self._dropped} bytes of output were dropped: they were not taken as fast as they"
+            " came, and this node, of the older kind, can't wait"
+        )
+        if isinstance(result, ExecResult):
+            out, err = (replace(one, streamed=False) for one in (result.stdout, result.stderr))
+            return replace(result, stdout=out, stderr=err, note=note)
+        return CallFailed.of(TooLarge(note, remedy="ask again, and read faster"), retry_safe=True)
 
     def finish(self, ok: bool, answer: Result) -> None:
         """It is over; told after the bytes before it."""
@@ -115,6 +139,7 @@ class Asking:
         self._hand_on()
 
     def _taken(self, stream: str, size: int) -> None:
+        self._queued -= size
         if self.session is not None:
             self.session.consumed(self, stream, size)
 

@@ -46,6 +46,8 @@ __all__ = ["Dialler", "Status", "pair"]
 
 #: seconds that a link has to hold before pauses are short again
 STABLE_S = 30.0
+#: seconds that a brain counts messages over, after it found too many
+RATE_S = 1.0
 #: seconds of one attempt to connect
 DIAL_S = 10.0
 #: bytes of a frame before the brain is known
@@ -229,6 +231,8 @@ class Dialler:
             config.backoff_max, config.backoff_initial * config.backoff_factor ** min(failures, 64)
         )
         asked = close.retry_ms / 1000
+        if close.reason == "rate_limit_exceeded":
+            asked = max(asked, RATE_S)
         return asked + random.uniform(0.0, longest)  # noqa: S311 - it hides nothing
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

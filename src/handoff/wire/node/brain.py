@@ -355,16 +355,20 @@ class BrainLink(OldCalls):
 
     def _on_told(self, told: Told) -> None:
         channel = self._channels.get(told.id)
-        if channel is None or told.state not in _STATES or told.key != channel.info.key:
+        if channel is None or told.key != channel.info.key:
             self._odd("an answer to no question", f"{told.id} {told.state}")
             return
-        if told.state in {"never_seen", "unknown_outcome"}:
+        state = told.state
+        if state not in _STATES:  # whoever asked must not wait for what it would mean
+            self._odd("a state of no meaning", f"{told.id} {state}")
+            state = "unknown_outcome"
+        if state in {"never_seen", "unknown_outcome"}:
             del self._channels[told.id]
-        elif told.state == "running":
+        elif state == "running":
             for name in channel.info.call.fed():
                 at = max(0, told.received.get(name, 0))
                 channel.sending[name] = Sending(told.id, name, at, at + FIRST_WINDOW)
-        self._events.append(CallTold(told.id, told.key, told.state, dict(told.received)))
+        self._events.append(CallTold(told.id, told.key, state, dict(told.received)))
 
     def _on_notice(self, notice: Notice) -> None:
         self._events.append(Noticed(notice.kind, dict(notice.body)))

@@ -196,10 +196,28 @@ def checked(call: Call) -> Call:
     """The call, if its values agree with each other.
 
     Raises:
-        BadRequest: they do not; details hold ``field``.
+        BadRequest: they do not, or a text is nothing that a system has (half a character);
+            details hold ``field``.
     """
+    for name in call.__dataclass_fields__:  # type: ignore[attr-defined]
+        value = getattr(call, name)
+        kind = type(value)
+        if kind is str:
+            if not value.isascii():
+                _taken(value, name)
+        elif kind is tuple or kind is dict:
+            for one in value.values() if kind is dict else value:
+                if type(one) is str and not one.isascii():
+                    _taken(one, name)
     call._check()
     return call
+
+
+def _taken(value: str, name: str) -> None:
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise BadRequest(f"'{name}' must be Unicode text, or bytes", field=name) from None
 
 
 def result_from_json(call: type[Call], ok: bool, value: Mapping[str, Any]) -> Result:

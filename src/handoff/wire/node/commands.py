@@ -86,6 +86,18 @@ def _count(value: int, name: str, most: int = 2**62) -> None:
         raise _bad(f"'{name}' must be between 0 and {most}", name)
 
 
+def _variables(env: Mapping[str, str]) -> None:
+    for name, value in env.items():
+        wrong = not name or "=" in name or "\0" in name or "\0" in value
+        if not wrong and not name.isascii():
+            try:  # names are keys of JSON objects, which hold nothing but characters
+                name.encode("utf-8")
+            except UnicodeEncodeError:
+                wrong = True
+        if wrong:
+            raise _bad(f"{name[:64]!a} can't be an environment variable", "env")
+
+
 def check_key(key: str, name: str = "call_key") -> str:
     """The key of a call, or the name of a transfer: 8 to 64 of ``A-Z a-z 0-9 . _ : -``.
 
@@ -140,9 +152,7 @@ class Exec(Call):
             raise _bad("a command can't hold a NUL character", "command")
         if self.argv and not self.argv[0]:
             raise _bad("the program's name is empty", "argv")
-        for name, value in self.env.items():
-            if not name or "=" in name or "\0" in name or "\0" in value:
-                raise _bad(f"'{name[:64]}' can't be an environment variable", "env")
+        _variables(self.env)
         _one_of(self.stdin, frozenset({"none", "given", "stream"}), "stdin")
         if self.stdin_data and self.stdin != "given":
             raise _bad("'stdin_data' needs 'stdin' to be 'given'", "stdin_data")
@@ -252,6 +262,9 @@ class ShellOpen(Call):
     def _check(self) -> None:
         if not self.name.strip():
             raise _bad("'name' is empty", "name")
+        if "\0" in self.cwd:
+            raise _bad("a folder can't hold a NUL character", "cwd")
+        _variables(self.env)
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ def _each(kind: Kind) -> Kind:
 
 def _values(kind: Kind) -> Kind:
     def take(value: Any) -> dict[str, Any]:
-        return {key: kind.take(item) for key, item in _take_object(value).items()}
+        return {_take_str(key): kind.take(item) for key, item in _take_object(value).items()}
 
     def give(value: Any) -> dict[str, Any]:
         return {key: kind.give(item) for key, item in value.items()}

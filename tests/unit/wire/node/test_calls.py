@@ -13,15 +13,18 @@ from handoff.errors import BadRequest, FileMissing, HandoffError, UnknownNode, a
 from handoff.wire.node import calls
 from handoff.wire.node.calls import (
     CALLS,
+    Call,
     CallFailed,
     Exec,
     ExecResult,
     FileInfo,
     JobInfo,
     Listing,
+    Move,
     Output,
     Read,
     ReadResult,
+    ShellOpen,
     Skipped,
     Stat,
     TreeGet,
@@ -258,3 +261,69 @@ def test_keys_that_may_not_be(key: str) -> None:
 def test_checked_gives_the_call_back() -> None:
     call = Stat("/x")
     assert checked(call) is call
+
+
+@pytest.mark.parametrize("half", ["\ud800", "\udc80", "a\udfff"])
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        ("exec", {"command": "?"}),
+        ("exec", {"argv": ["echo", "?"]}),
+        ("exec", {"command": "x", "cwd": "?"}),
+        ("exec", {"command": "x", "env": {"?": "v"}}),
+        ("exec", {"command": "x", "env": {"A": "?"}}),
+        ("exec", {"command": "x", "shell": "?"}),
+        ("shell_open", {"name": "?"}),
+        ("shell_open", {"name": "s", "env": {"?": "v"}}),
+        ("stat", {"path": "?"}),
+        ("list", {"path": "/", "after": "?"}),
+        ("glob", {"path": "/", "pattern": "?"}),
+        ("grep", {"path": "/", "pattern": "?"}),
+        ("read", {"path": "?"}),
+        ("write", {"path": "/x", "data": "?"}),
+        ("move", {"path": "/x", "to": "?"}),
+        ("edit", {"path": "/x", "old": "?", "new": ""}),
+        ("tree_get", {"path": "/x", "only": ["?"]}),
+        ("tree_manifest", {"path": "/x", "exclude": ["?"]}),
+        ("job_tail", {"job": "?"}),
+    ],
+)
+def test_half_a_character_is_refused_at_the_entrance(op: str, args: Any, half: str) -> None:
+    given = json.loads(json.dumps(args).replace("?", json.dumps(half)[1:-1]))
+    with pytest.raises(BadRequest) as refused:
+        call_from_json(op, given)
+    assert refused.value.details["field"] in {*args, "env"}
+
+
+@pytest.mark.parametrize("env", [{"A=B": "x"}, {"": "x"}, {"A\0": "x"}, {"A": "\0"}])
+@pytest.mark.parametrize("op", ["exec", "shell_open"])
+def test_what_is_no_variable_is_refused_at_the_entrance(op: str, env: dict[str, str]) -> None:
+    given = {"command": "x"} if op == "exec" else {"name": "s"}
+    with pytest.raises(BadRequest, match="environment variable"):
+        call_from_json(op, {**given, "env": env})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Exec(command="x\ud800"),
+        Exec(argv=("x", "\ud800")),
+        Exec(command="x", cwd="\ud800"),
+        Exec(command="x", env={"\ud800": "x"}),
+        Exec(command="x", env={"A": "\ud800"}),
+        ShellOpen("s", env={"A": "\ud800"}),
+        Stat("\ud800"),
+        Move("/x", "\ud800"),
+        Write("\ud800"),
+    ],
+)
+def test_what_no_system_takes_is_refused_before_it_is_sent(call: Call) -> None:
+    with pytest.raises(BadRequest):
+        checked(call)
+
+
+def test_bytes_that_are_no_characters_go_through() -> None:
+    name = "caf\udce9"  # what os.fsdecode makes of b"caf\xe9"
+    for call in (Stat(name), Exec(argv=(name,), cwd=name, env={"A": name})):
+        checked(call)
+        assert call_from_json(call.op, json.loads(json.dumps(to_json(call)))) == call
