@@ -38,7 +38,8 @@ class House:
     port: NodePort
     key: MachineKey
     address: str = ""
-    diallers: list[Dialler] = field(default_factory=list)
+    #: of the nodes that run in this process
+    engines: list[Engine] = field(default_factory=list)
 
 
 @contextlib.asynccontextmanager
@@ -98,6 +99,7 @@ async def node(
     log = audit.Audit(str(root / "node" / "audit"), "node", Redactor(b"k" * 32).redact, CLOCK)
     engine = Engine(settings, log, CLOCK, {"PATH": os.environ["PATH"]})
     await engine.open()
+    made.engines.append(engine)
     dialler = Dialler(config, engine, CLOCK, key, "0")
     running = asyncio.create_task(dialler.run())
     try:

@@ -338,3 +338,21 @@ async def test_what_a_killed_keeper_left_is_swept_once(tmp_path: pathlib.Path) -
     async with keeping(tmp_path / "k"):
         await gone(f"sleep\0{mark}")
         assert os.listdir(tmp_path / "k" / "a") == ["swept"]
+
+
+async def test_a_killed_keeper_takes_nobody_elses_commands_with_it(tmp_path: pathlib.Path) -> None:
+    """Two nodes of one machine may have a call of the same name."""
+    os.mkfifo(tmp_path / "go")
+    async with keeping(tmp_path / "one") as one:
+        running = await one.start(sh("a", f"cat {tmp_path}/go; exit 5"))
+        other = await Keep.open(str(tmp_path / "two"))
+        await other.start(sh("a", "sleep 600"))
+        pid = json.loads((tmp_path / "two" / "keeper.json").read_text())["pid"]
+        assert pid > 1
+        os.kill(pid, signal.SIGKILL)
+        await asyncio.wait_for(other.lost.wait(), 10)
+        await other.close()
+        async with keeping(tmp_path / "two"):
+            pass
+        (tmp_path / "go").write_text("")
+        assert (await finish(running))["exit_code"] == 5

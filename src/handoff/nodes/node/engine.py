@@ -14,7 +14,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
@@ -40,6 +39,7 @@ from handoff.nodes.node.machine import Settings
 from handoff.nodes.node.ruling import PolicyNow, rule
 from handoff.nodes.node.shells import ShellCalls
 from handoff.nodes.node.streams import NoStreams, Streams
+from handoff.nodes.node.telling import retold
 from handoff.nodes.node.treecalls import TreeCalls
 from handoff.wire.node import calls
 from handoff.wire.node.calls import Call, CallFailed, Exec, ExecResult, Result
@@ -182,12 +182,21 @@ class Engine:
         self, key: str, call: Call, offsets: Mapping[str, int], streams: Streams
     ) -> tuple[bool, Result]:
         """The streams of a known call from ``offsets`` on, and its answer when it is over."""
-        if isinstance(call, Exec) and call.stream and not call.job:
-            running = await self._execs.found(key)
-            if running is not None:
-                told = await self._execs.follow(running, call, streams, offsets)
-                if key not in self._under_way and not running.done:
-                    return True, told
+        told: ExecResult | None = None
+        streamed = isinstance(call, Exec) and call.stream and not call.job
+        if streamed and isinstance(call, Exec):
+            # what can't be told any more is in the answer: as unknown, or by range
+            with contextlib.suppress(HandoffError):
+                running = await self._execs.found(key)
+                if running is not None:
+                    told = await self._execs.follow(running, call, streams, offsets)
+        ok, answer = await self._ended(key, call)
+        if streamed and isinstance(answer, ExecResult):
+            answer = retold(answer, told, offsets)
+        return ok, answer
+
+    async def _ended(self, key: str, call: Call) -> tuple[bool, Result]:
+        """The answer to a call that was noted, when there is one."""
         ended = self._under_way.get(key)
         if ended is not None:
             with contextlib.suppress(asyncio.CancelledError):
@@ -196,20 +205,7 @@ class Engine:
         if seen is None or seen.state != "done":
             unknown = OutcomeUnknown("the node was ended while it carried out this call", key=key)
             return False, CallFailed.of(unknown)
-        answer = calls.result_from_json(type(call), seen.ok, seen.answer)
-        if isinstance(answer, ExecResult) and isinstance(call, Exec) and call.stream:
-            answer = await self._streamed(key, answer)
-        return seen.ok, answer
-
-    async def _streamed(self, key: str, answer: ExecResult) -> ExecResult:
-        """Whether all of it was told is known here only: the output itself is still kept."""
-        running = await self._execs.found(key)
-        whole = running is not None
-        return replace(
-            answer,
-            stdout=replace(answer.stdout, streamed=whole),
-            stderr=replace(answer.stderr, streamed=whole),
-        )
+        return seen.ok, calls.result_from_json(type(call), seen.ok, seen.answer)
 
     async def _once(self, key: str, call: Call, who: Who, streams: Streams) -> tuple[bool, Result]:
         digest = calls.digest(call)

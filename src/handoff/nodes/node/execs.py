@@ -26,10 +26,10 @@ from handoff.nodes.node.keeping import Keep, Order, Running
 from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.retention import kept, surplus
 from handoff.nodes.node.streams import Streams
+from handoff.nodes.node.telling import AHEAD, CAPACITY, INNER, Telling, kept_range
 from handoff.nodes.told import shown
 from handoff.wire.node.calls import (
     HEAD_BYTES,
-    INLINE_LIMIT,
     TAIL_BYTES,
     CallFailed,
     Exec,
@@ -43,11 +43,8 @@ from handoff.wire.node.calls import (
 
 __all__ = ["Execs", "folder_name"]
 
-#: bytes of a stream that are sent at a time
+#: bytes of input that are handed on at a time
 PIECE = 128 * 1024
-#: bytes of output kept of each stream
-CAPACITY = 64 << 20
-_NAMES = {"stdout": "out", "stderr": "err"}
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 #: commands after which what is kept is looked through, besides now and then
 CLEAN_STARTS = 50
@@ -122,6 +119,7 @@ class Execs:
             timeout_ms=call.timeout_ms,
             grace_ms=call.grace_ms,
             capacity=CAPACITY,
+            upto=AHEAD if call.stream else -1,
             user=user,
             meta={"key": key, "command": shown(call), "started_ms": now_ms, "job": call.job},
             program=program,
@@ -155,23 +153,28 @@ class Execs:
         feeding = None
         if call.stdin == "stream":
             feeding = asyncio.create_task(self._feed(running, streams))
-        sent = {name: (offsets or {}).get(name, 0) for name in _NAMES}
-        gaps: set[str] = set()
+        sent = {name: (offsets or {}).get(name, 0) for name in INNER}
+        telling = Telling(running, streams, sent, self._keep)
         listening = call.stream
         try:
+            if listening:
+                await telling.begin(fresh=offsets is None)
             while True:
-                if listening:
-                    listening = await self._tell(running, streams, sent, gaps)
+                if listening and not (listening := await telling.more()):
+                    await telling.end()
                 if running.done:
                     break
                 await running.wait(5.0)
                 await self._alive(running)
         finally:
+            if listening:
+                await telling.end()
             if feeding is not None:
                 feeding.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await feeding
-        whole = dict.fromkeys(sent, call.stream and listening)
+        told = call.stream and listening
+        whole = {name: told and telling.told(name) for name in sent}
         return result(running, call.head_bytes, call.tail_bytes, whole)
 
     async def ended(
@@ -221,11 +224,13 @@ class Execs:
         running = keep.running.get(name)
         if running is None:
             raise UnknownCall("that output is not kept any more", remedy="run it again")
-        return piece(running, stream, offset, length)
+        return await kept_range(self._keep, running, stream, offset, length)
 
     async def tail(self, job: str, stream: str, offset: int, length: int) -> Range:
         """A piece of a job's output. Raises UnknownCall."""
-        return piece(await self.running_job(job), _NAMES[stream], offset, length)
+        return await kept_range(
+            self._keep, await self.running_job(job), INNER[stream], offset, length
+        )
 
     async def jobs(self) -> Jobs:
         """All jobs, the newest first."""
@@ -284,27 +289,6 @@ class Execs:
                 remedy="look at what the command has done before you run it again",
             )
 
-    async def _tell(
-        self, running: Running, streams: Streams, sent: dict[str, int], gaps: set[str]
-    ) -> bool:
-        """Send what is new. False: nobody listens any more."""
-        for name, inner in _NAMES.items():
-            while sent[name] < running.total(inner):
-                offset, data = running.read(inner, sent[name], PIECE)
-                if not data:
-                    break
-                if offset != sent[name]:  # the rest was not kept: head and tail tell of it
-                    gaps.add(name)
-                    sent[name] = offset
-                if name in gaps:
-                    break
-                try:
-                    await streams.send(name, offset, data)
-                except ConnectionError:
-                    return False
-                sent[name] = offset + len(data)
-        return True
-
     async def _feed(self, running: Running, streams: Streams) -> None:
         offset = int(running.state.get("taken", 0))
         while not running.done:
@@ -349,14 +333,6 @@ def info(running: Running) -> JobInfo:
         stderr_bytes=running.total("err"),
         result=to_json(result(running)) if running.done else {},
     )
-
-
-def piece(running: Running, stream: str, offset: int, length: int) -> Range:
-    """A piece of kept output; ``offset`` below 0 counts from the end."""
-    total = running.total(stream)
-    start = max(0, total + offset) if offset < 0 else offset
-    at, data = running.read(stream, start, min(length, INLINE_LIMIT))
-    return Range(data=data, offset=at, total=total, running=not running.done)
 
 
 def result(

@@ -48,7 +48,7 @@ class Held:
         self.folder = folder
         self.child = child
         self._meta = order.get("meta") or {}
-        self._mark = b"HANDOFF_RUN=" + os.fsencode(name)
+        self._mark = b"HANDOFF_RUN=" + os.fsencode(mark(os.path.dirname(folder), name))
         self._stdin = child.stdin
         self._pending = bytearray()
         self._close_after = order.get("stdin") != "open"
@@ -63,6 +63,7 @@ class Held:
             self.pipes[child.control] = self.ctl
         for fd in self.pipes:
             widen(fd)
+        self.pace(order.get("upto", -1), order.get("upto", -1))
         self._began = now
         self._deadline = now + order["timeout_ms"] / 1000 if order.get("timeout_ms") else None
         self._grace_s = order.get("grace_ms", 3000) / 1000
@@ -83,6 +84,15 @@ class Held:
         self._known: set[tuple[int, int]] = set()
 
     # what comes and goes through pipes
+
+    def pace(self, out: int, err: int) -> None:
+        """Take no more than so many bytes of each stream, until told otherwise (-1: all)."""
+        self.out.upto, self.err.upto = int(out), int(err)
+
+    def reads(self, fd: int) -> bool:
+        """Whether that pipe is read now. What a command leaves when it exits is read at once."""
+        spill = self.pipes[fd]
+        return spill.upto < 0 or spill.total < spill.upto or self.exit is not None
 
     def read(self, fd: int) -> None:
         """Take what is in a pipe now, at most a chunk; close it at its end."""
@@ -295,6 +305,13 @@ class Held:
                 os.replace(path + ".new", path)
         except OSError:
             pass
+
+
+def mark(folder: str, name: str) -> str:
+    """What all processes of a call carry in ``HANDOFF_RUN``. Two nodes of one machine may have
+    a call of the same name: their keepers' folders differ."""
+    place = os.stat(folder)
+    return f"{name}.{place.st_dev:x}.{place.st_ino:x}"
 
 
 def widen(fd: int) -> None:

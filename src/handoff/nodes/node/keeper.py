@@ -11,14 +11,16 @@ by the next one. It is the subreaper of everything that they start. One thread, 
 Requests, one JSON object a line, each with an ``id`` that its reply repeats:
 
 ``start {name, argv, cwd, env, stdin, timeout_ms, grace_ms, capacity, leave, umask, user, meta,
-control}``
+upto, control}``
     ``name``: the folder; making it is what says that this call starts now, and never again.
     ``stdin``: ``null`` (its end at once) or ``open``. ``capacity``: bytes kept of each
     stream. ``leave``: what it leaves running stays. ``meta``: repeated with the state.
-    ``control``: what it writes to descriptor 3 is kept as ``ctl``. Reply: ``pid``, or ``refused`` with a
-    shell's code and a reason, or ``failed`` with an errno (nothing was started), or
+    ``upto``: as ``pace`` has it, from the start. ``control``: what it writes to descriptor 3
+    is kept as ``ctl``. Reply: ``pid``, or ``refused`` with a shell's code and a reason, or ``failed`` with an errno (nothing was started), or
     ``known`` (a folder of that name exists).
 ``input {name, offset, b64, last}``      reply: ``taken``, or ``refused``
+``pace {name, out, err}``                bytes of each stream to take and no more, -1 for all of
+    them, as it is while no node is connected; reply: ``state``
 ``end {name, why, grace_ms}``            TERM, grace, KILL to the whole tree; reply: ``ok``
 ``signal {name, signal}``                to the command's own process; reply: ``ok``
 ``state {name}``                         reply: ``state``
@@ -149,8 +151,9 @@ class Keeper:
             wanted[fd] = self._in | (self._out if link.outbox else 0)
         for held in self._by_pid.values():
             for fd in held.pipes:
-                wanted[fd] = self._in
                 self._by_fd[fd] = held
+                if held.reads(fd):
+                    wanted[fd] = self._in
             if held.wants_input >= 0:
                 wanted[held.wants_input] = self._out
                 self._by_fd[held.wants_input] = held
@@ -181,6 +184,8 @@ class Keeper:
             if link.closed:
                 del self._links[fd]
                 self._watched.pop(fd, None)
+                for held in () if self._links else self._by_pid.values():
+                    held.pace(-1, -1)  # nobody listens who could fall behind
         elif fd in self._by_fd:
             held = self._by_fd[fd]
             if fd in held.pipes:
@@ -272,15 +277,17 @@ class Keeper:
         if "stop" in request:
             self._stop()
             return {"ok": True}
-        for verb in ("input", "end", "signal", "drain", "state", "forget"):
+        for verb in ("input", "pace", "end", "signal", "drain", "state", "forget"):
             if verb not in request:
                 continue
             order = request[verb]
             held = self._held.get(order["name"])
             if held is None and order["name"] in self._past:
-                if verb in {"state", "drain"}:
+                if verb in {"state", "drain", "pace"}:
                     return {"state": self._past[order["name"]]}
                 if verb == "forget":
+                    from handoff.nodes.node.spill import remove
+
                     remove(order["name"])
                     del self._past[order["name"]]
                 return {"ok": True}
@@ -291,7 +298,9 @@ class Keeper:
                 held.drain()
                 for fd in before - held.pipes.keys():
                     self._forget_fd(fd)
-            if verb in {"state", "drain"}:
+            if verb == "pace":
+                held.pace(order["out"], order["err"])
+            if verb in {"state", "drain", "pace"}:
                 return {"state": held.state()}
             if verb == "end":
                 held.end(str(order["why"]), self._clock(), order.get("grace_ms", 3000) / 1000)
@@ -314,7 +323,7 @@ class Keeper:
         return {"states": page, "more": len(names) > PAGE}
 
     def _start(self, order: dict[str, Any]) -> dict[str, Any]:
-        from handoff.nodes.node.held import Held
+        from handoff.nodes.node.held import Held, mark
         from handoff.process.spawn import Refused, launch
 
         name = order["name"]
@@ -330,7 +339,7 @@ class Keeper:
             return {"known": name}
         except OSError as error:
             return {"failed": errno.errorcode.get(error.errno or 0, "EIO")}
-        env = {**order["env"], "HANDOFF_RUN": name}
+        env = {**order["env"], "HANDOFF_RUN": mark(".", name)}
         user = order.get("user")
         try:
             child = launch(
@@ -361,6 +370,8 @@ class Keeper:
     def _forget(self, held: Held) -> dict[str, Any]:
         if not held.swept:
             return {"busy": held.name}
+        from handoff.nodes.node.spill import remove
+
         remove(held.name)
         del self._held[held.name]
         self._told.pop(held.name, None)
@@ -379,16 +390,6 @@ def past() -> dict[str, dict[str, Any]]:
         if isinstance(state, dict) and state.get("name") == name:
             found[name] = state
     return found
-
-
-def remove(name: str) -> None:
-    """A finished call's folder and what is in it; somebody may have done it before."""
-    try:
-        for one in os.listdir(name):
-            os.unlink(os.path.join(name, one))
-        os.rmdir(name)
-    except FileNotFoundError:
-        pass
 
 
 def claim() -> int | None:

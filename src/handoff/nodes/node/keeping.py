@@ -28,6 +28,7 @@ from handoff.errors import (
     UsageError,
 )
 from handoff.nodes.node import keeper as program
+from handoff.nodes.node.held import mark
 from handoff.nodes.node.spill import read_spill
 from handoff.process import sweeping
 
@@ -46,7 +47,7 @@ class Order(NamedTuple):
     """A command to start. ``name``: of its folder, new with every call. ``stdin``: whether
     input follows. ``capacity``: bytes of each stream that are kept. ``leave``: what it
     leaves running is not ended. ``user``: uid, gid and groups to become, or None. ``meta``:
-    what its state repeats."""
+    what its state repeats. ``upto``: see :meth:`Keep.pace`, from the start."""
 
     name: str
     argv: Sequence[str]
@@ -62,6 +63,7 @@ class Order(NamedTuple):
     meta: Mapping[str, Any] | None = None
     program: str = ""  # the file to start; "": what ``argv`` names
     control: bool = False
+    upto: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +74,8 @@ class Running:
     folder: str
     state: dict[str, Any]
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    #: how many follow its output, so that it may not run far ahead of them
+    followers: int = 0
 
     @property
     def done(self) -> bool:
@@ -228,11 +232,17 @@ class Keep:
         """TERM, grace, KILL to everything of it; the result tells when it is over."""
         await self._ask({"end": {"name": running.name, "why": why, "grace_ms": grace_ms}})
 
+    async def pace(self, running: Running, out: int, err: int) -> None:
+        """Let it write so many bytes of each stream and then wait; -1 lets it write on."""
+        await self._ask({"pace": {"name": running.name, "out": out, "err": err}})
+
+    async def refresh(self, running: Running) -> None:
+        """Learn where it stands now."""
+        await self._ask({"state": {"name": running.name}})
+
     async def drain(self, running: Running) -> None:
         """Everything that it has written until now is counted after this."""
-        reply = await self._ask({"drain": {"name": running.name}})
-        if "state" in reply:
-            running.told(reply["state"])
+        await self._ask({"drain": {"name": running.name}})
 
     async def signal(self, running: Running, number: int) -> bool:
         """A signal to the command's own process. False: it is gone."""
@@ -315,7 +325,9 @@ class Keep:
             if os.path.isdir(inner) and not any(
                 os.path.exists(os.path.join(inner, one)) for one in told
             ):
-                await asyncio.to_thread(sweeping.end_all, sweeping.Quarry(name, None), 1.0)
+                await asyncio.to_thread(
+                    sweeping.end_all, sweeping.Quarry(mark(self.folder, name), None), 1.0
+                )
                 _swept(inner)
 
     async def _learn(self) -> None:
@@ -361,6 +373,10 @@ class Keep:
                 running.changed.set()
 
     def _heard(self, message: dict[str, Any]) -> None:
+        if "state" in message:  # at once, before what the keeper tells next
+            running = self.running.get(message["state"]["name"])
+            if running is not None:
+                running.told(message["state"])
         if "id" in message:
             answer = self._waiting.get(message["id"])
             if answer is not None and not answer.done():

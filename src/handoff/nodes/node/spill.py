@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["HEAD", "Spill", "read_spill"]
+__all__ = ["HEAD", "Spill", "read_spill", "remove"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Spill:
         self.limit = max(LEAST, limit)
         self._head = self.limit // HEAD
         self._fd = -1
+        #: bytes beyond which nothing is taken from the command for now; -1 for no such bound
+        self.upto = -1
         self.total = 0
         self.lost = 0
         self.error = ""
@@ -121,3 +123,13 @@ def read_spill(path: str, limit: int, total: int, offset: int, count: int) -> Pi
     finally:
         os.close(fd)
     return Piece(offset, data + bytes(wanted - len(data)))
+
+
+def remove(folder: str) -> None:
+    """A finished call's folder and what is in it; somebody may have done it before."""
+    try:
+        for one in os.listdir(folder):
+            os.unlink(os.path.join(folder, one))
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
