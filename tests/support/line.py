@@ -66,6 +66,9 @@ class Line:
                     time.sleep(0.02)
                     continue
                 if not ready.select(0.2):
+                    if kept:  # it has nobody to change places with
+                        target.sendall(kept)
+                        kept = b""
                     continue
                 data = source.recv(size)
                 if not data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -10,6 +11,7 @@ import time
 
 import pytest
 from tests.support.line import lined
+from tests.support.nodes import Place
 
 
 @pytest.mark.slow
@@ -79,3 +81,69 @@ def test_a_line_that_says_nothing_is_no_reason_to_hang(tmp_path: pathlib.Path) -
         assert done.returncode == 5
         assert b"same key" in done.stderr
         place.until(lambda: place.nodes("exec", "n1", "--", "true", code=None).returncode == 0)
+
+
+def counted(place: Place, name: str, count: int, *, seconds: float = 0.0) -> None:
+    """So many commands, each of which adds a line: all succeed, and each ran once."""
+    ran = place.files / name
+    for number in range(count):
+        line = f"echo {number} >>{ran}; sleep {seconds}; echo {number}"
+        done = place.nodes("exec", "n1", "--timeout", "60s", "--shell", line)
+        assert done.stdout == b"%d\n" % number
+    assert ran.read_text().split() == [str(number) for number in range(count)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_late_line_is_only_late(tmp_path: pathlib.Path) -> None:
+    data = os.urandom(100_000)
+    with lined(tmp_path, 0) as (place, line):
+        line.delay_s = 0.15
+        counted(place, "ran", 4)
+        place.nodes("write", "n1", str(place.files / "f"), data=data)
+        assert place.nodes("read", "n1", str(place.files / "f")).stdout == data
+        assert place.status() == "connected"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_line_that_swaps_what_it_carries_ends_and_nothing_runs_twice(
+    tmp_path: pathlib.Path,
+) -> None:
+    with lined(tmp_path, 0) as (place, line):
+        sessions = set()
+        for number in range(6):
+            line.swaps = 2
+            counted(place, f"ran{number}", 1, seconds=0.1)
+            line.swaps = 0
+            place.until(lambda: place.status() == "connected")
+            status = (place.config().parent / "status.json").read_text()
+            sessions.add(json.loads(status)["session_id"])
+        # TLS takes no piece out of its order: such a link is over, and another made
+        assert len(sessions) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("HANDOFF_FAULTS") != "all", reason="two minutes of silence")
+@pytest.mark.timeout(600)
+def test_a_connection_that_is_dead_at_both_ends_is_given_up(tmp_path: pathlib.Path) -> None:
+    with lined(tmp_path, 0) as (place, line):
+        ran = place.files / "ran"
+        asking = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "handoff.cli.main", "nodes", "exec", "n1", "--shell"),
+                f"echo x >>{ran}; sleep 3; echo over; exit 9",
+            ],
+            env=place.env(),
+            stdout=subprocess.PIPE,
+        )
+        place.until(ran.exists)
+        line.forget()
+        began = time.monotonic()
+        assert asking.stdout is not None
+        out = asking.stdout.read()
+        asking.stdout.close()
+        assert (asking.wait(300), out) == (9, b"over\n")
+        assert 30 < time.monotonic() - began < 240
+        assert ran.read_text() == "x\n"
+        counted(place, "after", 1)
