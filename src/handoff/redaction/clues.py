@@ -17,7 +17,7 @@ from math import log2
 
 from handoff.redaction.pairs import WIDE, find_pairs
 from handoff.redaction.shapes import Span, find_shapes
-from handoff.redaction.view import Unwrapped, View, small
+from handoff.redaction.view import View, small
 
 #: characters of a value that is judged at all
 _SHORT, _LONG = 6, 512
@@ -25,10 +25,11 @@ _SHORT, _LONG = 6, 512
 _RANDOM = 20
 # Lengths for which the terms of the entropy are kept.
 _TABLED = 128
-# (what a word begins with, the part of it that is searched for)
+# (what such a word begins with, the part of it that is searched for)
 _STEMS = (
-    (b"pass", b"pass"), (b"pwd", b"pw"), (b"secret", b"secret"), (b"token", b"token"),
-    (b"credential", b"cred"), (b"key", b"key"), (b"apikey", b"key"), (b"pin", b"pin"),
+    ((b"password", b"passwd", b"passphrase", b"passcode"), b"pass"), ((b"pwd",), b"pw"),
+    ((b"secret",), b"secret"), ((b"token",), b"token"), ((b"credential",), b"cred"),
+    ((b"key",), b"key"), ((b"apikey",), b"key"), ((b"pin",), b"pin"),
 )  # fmt: skip
 _WORD = re.compile(
     r"(?:password|passwd|passphrase|passcode|pwd|secret|token|credential|apikey|key|pin)"
@@ -69,13 +70,17 @@ _GIT = re.compile(
 # Characters of the longest such words and signs.
 _GIT_MAX = 24
 _RUN = re.compile(r"[A-Za-z0-9+/=_.~%-]{20,8192}")
+_KINDS = bytes.maketrans(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",
+    b"A" * 26 + b"a" * 26 + b"0" * 10,
+)
+_MAYBE_HEX = re.compile(r"[a-z0-9]+\Z|[A-Z0-9]+\Z")
 # A part of a word that is longer than chance makes it.
 _LONG_PART = re.compile(r"[a-z]{8}|[A-Z]{8}")
 _TWO_DIGITS = re.compile(rb"[0-9].*?[0-9]")
 _INNER = re.compile(r"[^/=.]{20,}")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-# Characters below which base64 holds no secret.
-_ENCODED = 20
+# Characters of base64 that are judged as one.
 _LONGEST = 8192
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{20,8192}={0,2}")
 # What such base64 looks like: each byte of the text is below 128.
@@ -86,7 +91,6 @@ _BASE64_CLASSES = bytes(
     code if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "+/_-") else 0x0A
     for code in range(256)
 )
-_WRAPPED = re.compile(r"[A-Za-z0-9+/_-]{40}={0,2}\r?\n[ \t>|]{0,16}[A-Za-z0-9+/_-]{4}")
 _ESCAPED = re.compile(r"[^\s\"'<>]{0,1024}")
 _PAIR = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNESCAPED = re.compile(r"[^\s\"'<>]{0,256}\Z")
@@ -145,15 +149,7 @@ def random(value: str) -> bool:
     bare = value.strip("=._~-")
     if _HEX.match(bare):
         return len(bare) >= 32 and not _is_fact(value) and _entropy(bare) >= 3.0
-    if _LONG_PART.search(bare):
-        return False
-    parts = _PARTS.findall(bare)
-    letters = [part for part in parts if not part.isdigit()]
-    if len(parts) - len(letters) < 2 or not letters:
-        return False
-    mean = sum(map(len, letters)) / len(letters)
-    longest = max(map(len, letters))
-    return mean <= 3.2 and longest <= 7 and not _is_fact(value) and _entropy(bare) >= 3.4
+    return _scattered(bare) and not _is_fact(value) and _entropy(bare) >= 3.4
 
 
 def _is_fact(value: str) -> bool:
@@ -165,6 +161,7 @@ _NAMED_TOKEN = re.compile(
     r"[_-](?:live|test|pat|sat|aat|api|secret|token|LIVE|TEST|PAT|API|SECRET|TOKEN)[_-]"
     r"(?P<rest>[A-Za-z0-9_-]{16,512})"
 )
+_NAMED_FORM = re.compile(_NAMED_TOKEN.pattern.encode())
 _BEFORE = re.compile(r"(?<![A-Za-z0-9_./-])[A-Za-z0-9]{2,12}\Z")
 
 
@@ -177,29 +174,33 @@ def find_clues(view: View) -> list[Span]:
 
 def _told_by_name(view: View) -> Iterator[Span]:
     """Tokens whose beginning says that they are one, of whatever service."""
-    text = view.text
-    for found in _NAMED_TOKEN.finditer(text):
-        rest = found["rest"]
-        if len(set(rest)) >= 8 and _TWO_DIGITS.search(rest.encode()):
-            low = max(0, found.start() - 13)
-            head = _BEFORE.search(text, low, found.start())
-            if head is not None:
-                yield Span(head.start(), found.end(), "token", text[head.start() : found.end()])
+    text, joined = view.text, view.joined
+    forms = {
+        joined[joined.rfind(b"\n", 0, found.start()) + 1 : joined.find(b"\n", found.end())]
+        for found in _NAMED_FORM.finditer(joined)
+    }
+    for first, last in view.runs_of(forms) if forms else ():
+        for found in _NAMED_TOKEN.finditer(text, first, last):
+            rest = found["rest"]
+            if len(set(rest)) >= 8 and _TWO_DIGITS.search(rest.encode()):
+                low = max(0, found.start() - 13)
+                head = _BEFORE.search(text, low, found.start())
+                if head is not None:
+                    yield Span(head.start(), found.end(), "token", text[head.start() : found.end()])
 
 
 def find_random(view: View) -> list[Span]:
     """Whatever looks random, with no clue at all. Commit ids and digests stay where a word
     before them says what they are."""
-    text, judged = view.text, view.random
-    suspects = view.suspects
-    for word in view.words:
-        if word not in suspects:
-            suspects[word] = _random_in(word, judged)
-    if not any(map(suspects.__getitem__, view.words)):
-        return []
+    text, judged, suspects = view.text, view.random, view.suspects
+    kinds = view.copy.translate(_KINDS)
+    there = {kinds[first:last] for first, last in view.runs}
+    for one in there.difference(suspects):
+        suspects[one] = _may_be_random(one)
+    there = {one for one in there if suspects[one]}
     found = []
-    for first, last in view.runs:
-        if not suspects[view.copy[first:last]]:
+    for first, last in view.runs if there else ():
+        if kinds[first:last] not in there:
             continue
         for run in _RUN.finditer(text, first, last):
             start, value = _trimmed(run.start(), run.group())
@@ -210,14 +211,31 @@ def find_random(view: View) -> list[Span]:
     return found
 
 
-def _random_in(word: bytes, judged: dict[str, bool]) -> bool:
-    """Whether a run of token characters holds anything that looks random."""
-    if len(word) < _RANDOM or not _TWO_DIGITS.search(word):
+def _may_be_random(kinds: bytes) -> bool:
+    """Whether anything in a run may look random. ``kinds``: the run with one sign for all
+    digits, one for small and one for capital letters."""
+    if len(kinds) < _RANDOM or kinds.count(b"0") < 2:
         return False
-    for run in _RUN.finditer(word.decode()):
-        if any(True for _ in _random_parts(*_trimmed(0, run.group()), judged)):
-            return True
+    for run in _RUN.finditer(kinds.decode()):
+        value = _trimmed(0, run.group())[1]
+        for part in (value, *_INNER.findall(value)):
+            bare = part.strip("=._~-")
+            if _scattered(bare) or (len(bare) >= 32 and _MAYBE_HEX.match(bare)):
+                return True
     return False
+
+
+def _scattered(bare: str) -> bool:
+    """Whether what follows what is as in something that is made by chance. (The same for a
+    value and for its kinds.)"""
+    if _LONG_PART.search(bare):
+        return False
+    parts = _PARTS.findall(bare)
+    letters = [part for part in parts if not part.isdigit()]
+    if len(parts) - len(letters) < 2 or not letters:
+        return False
+    mean = sum(map(len, letters)) / len(letters)
+    return mean <= 3.2 and max(map(len, letters)) <= 7
 
 
 def _random_parts(start: int, value: str, judged: dict[str, bool]) -> Iterator[tuple[int, str]]:
@@ -292,9 +310,13 @@ def _told_before(text: str, at: int) -> Iterator[Span]:
 
 
 def _words(view: View) -> Iterator[tuple[int, str]]:
-    text = view.text
-    for stem, part in _STEMS:
-        for at in view.places_by(stem, part) if view.places(part) else ():
+    text, lower = view.text, view.lower
+    for stems, part in _STEMS:
+        before = stems[0].find(part)
+        for place in view.places(part):
+            at = place - before
+            if at < 0 or not lower.startswith(stems, at):
+                continue
             # `sort_key` and `api-token` are names: pairs are judged elsewhere.
             if at and (text[at - 1].isalnum() or text[at - 1] in "_-"):
                 continue
@@ -346,53 +368,29 @@ def _key_ids(view: View) -> Iterator[Span]:
 
 def _encoded(view: View) -> Iterator[Span]:
     text, judged = view.text, view.encoded
-    suspects = {word for word in _lettered(view) if _encoded_in(word.decode(), judged)}
-    for first, last in view.runs if suspects else ():
-        if view.copy[first:last] in suspects:
-            for found in _BASE64.finditer(text, first, last):
-                if _in_base64(found.group(), judged):
-                    yield Span(found.start(), found.end(), "encoded", found.group())
-    if _is_wrapped(view):
-        for flat in view.flats():
-            yield from _encoded_wrapped(flat, judged)
+    forms = _lettered(view.joined)
+    for first, last in view.runs_of(forms) if forms else ():
+        for found in _BASE64.finditer(text, first, last):
+            if _in_base64(found.group(), judged):
+                yield Span(found.start(), found.end(), "encoded", found.group())
+    if view.broken is not None:
+        for flat in view.broken.of(_lettered(view.broken.joined)):
+            for found in _BASE64.finditer(flat.text, *flat.run):
+                if flat.last_break(*found.span()) and _in_base64(found.group(), judged):
+                    start, end = flat.place(found.start()), flat.place(found.end() - 1) + 1
+                    yield Span(start, end, "encoded", found.group())
     yield from _escaped(view)
 
 
-def _lettered(view: View) -> set[bytes]:
-    """Those runs of token characters that could be text in base64."""
-    joined = view.joined
-    words = {word for word in view.words if len(word) > _LONGEST}  # looked at in parts
+def _lettered(joined: bytes) -> set[bytes]:
+    """Those forms of runs that could be text in base64."""
+    words = set()
+    if len(joined) > _LONGEST:  # longer ones are judged in parts
+        words = {word for word in joined.split(b"\n") if len(word) > _LONGEST}
     for found in _LETTERS.finditer(b"\n" + joined.translate(_BASE64_CLASSES)):
         at = found.start()  # one less in `joined`, which has no line feed before it
         words.add(joined[joined.rfind(b"\n", 0, at) + 1 : joined.find(b"\n", at)])
     return words
-
-
-def _encoded_in(word: str, judged: dict[str, bool]) -> bool:
-    """Whether a run of token characters holds base64 that a secret stands in."""
-    return len(word) >= _ENCODED and any(
-        _in_base64(found.group(), judged) for found in _BASE64.finditer(word)
-    )
-
-
-def _is_wrapped(view: View) -> bool:
-    """Whether a long line of base64 goes on in the next."""
-    text = view.text
-    for start, end in view.runs if "\n" in text else ():
-        if end - start >= 40 and text[end : end + 1] in ("\n", "\r"):
-            bare = end - 1 if text[end - 1] == "=" else end
-            bare = bare - 1 if text[bare - 1] == "=" else bare
-            if _WRAPPED.match(text, bare - 40):
-                return True
-    return False
-
-
-def _encoded_wrapped(flat: Unwrapped, judged: dict[str, bool]) -> Iterator[Span]:
-    for first, last in flat.runs:
-        for found in _BASE64.finditer(flat.text, first, last):
-            if flat.last_break(*found.span()) and _in_base64(found.group(), judged):
-                start, end = flat.place(found.start()), flat.place(found.end() - 1) + 1
-                yield Span(start, end, "encoded", found.group())
 
 
 def _escaped(view: View) -> Iterator[Span]:
@@ -406,7 +404,12 @@ def _escaped(view: View) -> Iterator[Span]:
         run = _ESCAPED.match(text, at)
         until = run.end() if run is not None else at + 1
         value = text[start:until]
-        if find_shapes(View(urllib.parse.unquote(value))) and not find_shapes(View(value)):
+        known = view.encoded.get(value)  # base64 has no percent sign
+        if known is None:
+            unescaped = View(urllib.parse.unquote(value))
+            known = bool(find_shapes(unescaped)) and not find_shapes(View(value))
+            view.encoded[value] = known
+        if known:
             yield Span(start, until, "encoded", value)
 
 

@@ -10,8 +10,9 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from handoff.redaction.runs import Unwrapped, form, run_in
 from handoff.redaction.shapes import Span, occurrences
-from handoff.redaction.view import Unwrapped, View, run_in
+from handoff.redaction.view import View
 
 #: characters of a known value below which it is not looked for: too many chance hits
 MIN_KNOWN = 6
@@ -21,8 +22,8 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{0,4096}")
 
 
 class _Form(NamedTuple):
-    """A known value as it travels. ``encoded``: in base64. ``token``: the same as bytes if
-    it can only stand in a long run of token characters, else empty."""
+    """A known value as it travels. ``encoded``: in base64. ``token``: its form if it can
+    only stand in a long run of token characters, else empty."""
 
     text: str
     kind: str
@@ -44,8 +45,8 @@ class Known:
             else:
                 self._forms += _forms(_kind(name), value)
         self.ignored = tuple(ignored)
-        self._forms.sort(key=lambda form: -len(form.text))
-        self._worded = not all(form.token for form in self._forms)
+        self._forms.sort(key=lambda one: -len(one.text))
+        self._worded = not all(one.token for one in self._forms)
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -54,41 +55,45 @@ class Known:
         """The known values in a text, also those broken over line ends."""
         text = view.text
         found = list(self._in(text, self._present(text, view.joined)))
-        if view.flat is not None:
-            found += self._broken(view.flat)
-            if self._worded or self._present("", view.joined_signed):
-                found += self._broken(view.flat_signed)
+        if view.broken is None:
+            return found
+        present = self._present("", view.broken.joined)
+        if self._worded:
+            for flat in view.broken.whole():
+                found += self._broken(flat, self._present(flat.text, view.broken.joined))
+        elif present:
+            sought = [one.token for one in present]
+            joined = view.broken.joined.split(b"\n")
+            forms = [word for word in joined if any(one in word for one in sought)]
+            for flat in view.broken.of(forms):
+                found += self._broken(flat, present)
         return found
 
-    def _broken(self, flat: Unwrapped | None) -> Iterator[Span]:
+    def _broken(self, flat: Unwrapped, forms: list[_Form]) -> Iterator[Span]:
         """The known values that are broken over line ends, in one reading."""
-        if flat is None:
-            return
-        for span in self._in(flat.text, self._present(flat.text, flat.joined)):
+        for span in self._in(flat.text, forms):
             if flat.last_break(span.start, span.end):
                 start, end = flat.place(span.start), flat.place(span.end - 1) + 1
                 yield Span(start, end, span.kind, span.value)
 
     def _present(self, text: str, joined: bytes) -> list[_Form]:
-        """The forms that stand in a text. ``joined``: its runs of token characters."""
+        """The values that may stand in a text. ``joined``: the forms of its runs."""
         return [
-            form
-            for form in self._forms
-            if (form.token in joined if form.token else form.text in text)
+            one for one in self._forms if (one.token in joined if one.token else one.text in text)
         ]
 
     @staticmethod
     def _in(text: str, forms: list[_Form]) -> Iterator[Span]:
-        for form in forms:
-            for at in occurrences(text, form.text):
-                start, end = at, at + len(form.text)
-                if form.encoded:
+        for one in forms:
+            for at in occurrences(text, one.text):
+                start, end = at, at + len(one.text)
+                if one.encoded:
                     # The characters around it hold the rest of its first and last bytes,
                     # and what it was joined with.
                     while start > 0 and at - start < 4096 and _BASE64.match(text[start - 1])[0]:  # type: ignore[index]
                         start -= 1
                     end = _BASE64.match(text, end).end()  # type: ignore[union-attr]
-                yield Span(start, end, form.kind, form.value)
+                yield Span(start, end, one.kind, one.value)
 
 
 def _kind(name: str) -> str:
@@ -121,9 +126,9 @@ def _forms(kind: str, value: str) -> list[_Form]:
             encoded |= {whole, whole.replace("+", "-").replace("/", "_")}
     return [
         *(
-            _Form(form, kind, value, False, run_in(form))
-            for form in plain
-            if len(form) >= MIN_KNOWN
+            _Form(text, kind, value, False, form(run_in(text)))
+            for text in plain
+            if len(text) >= MIN_KNOWN
         ),
-        *(_Form(form, kind, value, True, run_in(form)) for form in encoded - plain),
+        *(_Form(text, kind, value, True, form(run_in(text))) for text in encoded - plain),
     ]

@@ -3,7 +3,7 @@
 Each shape has *anchors*, literal texts with which it starts. Candidates are found by
 searching for the anchors (at the speed of ``str.find``) and judged one by one where they
 stand, independent of each other: the time is linear, and it does not matter in which
-pieces the text arrives.
+pieces the text arrives. The search is for the forms of runs first, of which a text has few.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from handoff.redaction.view import SHORTEST, Unwrapped, View
+from handoff.redaction.runs import SHORTEST, Unwrapped, form
+from handoff.redaction.view import View
 
 #: characters that one finding, with all that decides about it, spans at most
 REACH = 16_384
@@ -32,13 +33,15 @@ class Span(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """``anchors``: how it starts; ``pattern``: matched at an anchor. ``strict``: a letter
-    or digit before the anchor speaks against it. ``mixed``: it needs a digit, since its
-    letters alone could be words."""
+    """``anchors``: how it starts; ``pattern``: matched at an anchor. ``tail``: what the form
+    of anything that it matches has after the anchor, at least. ``strict``: a letter or digit
+    before the anchor speaks against it. ``mixed``: it needs a digit, since its letters alone
+    could be words."""
 
     kind: str
     anchors: tuple[str, ...]
     pattern: re.Pattern[str]
+    tail: re.Pattern[bytes]
     strict: bool = True
     mixed: bool = False
 
@@ -48,8 +51,20 @@ def _shape(
 ) -> Shape:
     names = tuple(anchors.split())
     start = "|".join(re.escape(name) for name in names)
-    return Shape(kind, names, re.compile(f"(?:{start}){tail}"), strict, mixed)
+    whole = re.compile(f"(?:{start}){tail}")
+    return Shape(kind, names, whole, re.compile(_least(tail).encode()), strict, mixed)
 
+
+def _least(tail: str) -> str:
+    """What a tail begins with at least: up to the first count that is open, whatever follows."""
+    count = _COUNT.search(tail)
+    if count is None:
+        return _AHEAD.sub("", tail)
+    return f"{tail[: count.start()]}{{{count[1]}}}"
+
+
+_COUNT = re.compile(r"\{([0-9]+),[0-9]+\}")
+_AHEAD = re.compile(r"\(\?!\[[^]]*\]\)")
 
 _W = "[A-Za-z0-9_-]"  # the URL-safe alphabet of base64
 _A = "[A-Za-z0-9]"
@@ -148,15 +163,16 @@ _ANCHORS = sorted(
     key=lambda pair: -len(pair[0]),
 )
 
-# (anchor, the same in ASCII, the longer ones that start with it, its shape)
+# (anchor, its form, the forms of longer ones that start with it, its shape)
 _SOUGHT = [
     (
         anchor,
-        anchor.encode(),
+        form(anchor.encode()),
         frozenset(
-            longer.encode()
+            form(longer.encode())
             for longer, _ in _ANCHORS
-            if longer.startswith(anchor) and longer != anchor
+            if form(longer.encode()).startswith(form(anchor.encode()))
+            and form(longer.encode()) != form(anchor.encode())
         ),
         shape,
     )
@@ -166,15 +182,15 @@ _SOUGHT = [
 # than one for a single anchor.)
 _BY_LETTER = [
     (
-        letter.encode(),
+        letter,
         re.compile(
-            re.escape(letter).encode()
+            re.escape(letter)
             + b"(?=("
-            + b"|".join(re.escape(one[1:]).encode() for one, _ in _ANCHORS if one[0] == letter)
+            + b"|".join(re.escape(one[1:]) for _, one, _, _ in _SOUGHT if one[:1] == letter)
             + b"))"
         ),
     )
-    for letter in sorted({anchor[0] for anchor, _ in _ANCHORS})
+    for letter in sorted({one[:1] for _, one, _, _ in _SOUGHT})
 ]
 # Bytes below which looking for each anchor by itself takes less time.
 _FEW = 2048
@@ -220,24 +236,22 @@ def find_shapes(view: View) -> list[Span]:
     if len(text) < SHORTEST:
         return []
     found = list(_private_keys(text))
-    anchors = _present(view.joined)
-    if anchors:
-        found += (span for span, _ in _tokens(text, view.runs, anchors))
-    if view.unbroken or view.flat is None:
+    forms, anchors = _suspects(view.joined)
+    if forms:
+        found += (span for span, _ in _tokens(text, view.runs_of(forms), anchors))
+    if view.unbroken or view.broken is None:
         return found
-    anchors = _present(view.flat.joined)
-    found += _broken(view.flat, anchors)
-    signed = _present(view.joined_signed)
-    if signed and view.flat_signed is not None:
-        found += _broken(view.flat_signed, _present(view.flat_signed.joined))
-    # Where no anchor is broken, none will be after more of the text was blotted out.
-    view.unbroken = not anchors and not signed
+    forms, anchors = _suspects(view.broken.joined)
+    for flat in view.broken.of(forms):
+        found += _broken(flat, anchors)
+    # Where no form is like a token, none will be after more of the text was blotted out.
+    view.unbroken = not forms
     return found
 
 
 def _broken(flat: Unwrapped, anchors: list[tuple[str, Shape]]) -> Iterator[Span]:
-    """The tokens that are broken over line ends, in one reading."""
-    for span, shape in _tokens(flat.text, flat.runs, anchors) if anchors else ():
+    """The tokens that are broken over line ends, in one reading of one run."""
+    for span, shape in _tokens(flat.text, [flat.run], anchors):
         end = _end_of_broken(flat, span, shape)
         if end:
             first, last = flat.place(span.start), flat.place(end - 1) + 1
@@ -246,17 +260,40 @@ def _broken(flat: Unwrapped, anchors: list[tuple[str, Shape]]) -> Iterator[Span]
                 yield Span(first, last, span.kind, value)
 
 
-def _present(joined: bytes) -> list[tuple[str, Shape]]:
-    """The anchors that stand in any of these runs, those of finer shapes first."""
+def _suspects(joined: bytes) -> tuple[set[bytes], list[tuple[str, Shape]]]:
+    """The forms of runs in which something stands that may be a token, and the anchors that
+    it may start with, those of finer shapes first."""
+    forms: set[bytes] = set()
+    anchors = []
+    for anchor, sought, shape in _present(joined):
+        at = joined.find(sought)
+        there = False
+        while at >= 0:
+            end = at + len(sought)
+            if shape.tail.match(joined, end) is None:
+                at = joined.find(sought, at + 1)
+                continue
+            there = True
+            stop = joined.find(b"\n", end)
+            forms.add(joined[joined.rfind(b"\n", 0, at) + 1 : stop])
+            at = joined.find(sought, stop)
+        if there:
+            anchors.append((anchor, shape))
+    return forms, anchors
+
+
+def _present(joined: bytes) -> list[tuple[str, bytes, Shape]]:
+    """The anchors whose forms stand in any of these, with their forms, those of finer
+    shapes first."""
     if not joined:
         return []
     if len(joined) < _FEW:
-        return [(anchor, shape) for anchor, sought, _, shape in _SOUGHT if sought in joined]
+        return [(anchor, sought, shape) for anchor, sought, _, shape in _SOUGHT if sought in joined]
     there: set[bytes] = set()
-    for letter, sought in _BY_LETTER:
-        there.update(letter + rest for rest in set(sought.findall(joined)))
+    for letter, pattern in _BY_LETTER:
+        there.update(letter + rest for rest in set(pattern.findall(joined)))
     return [
-        (anchor, shape)
+        (anchor, sought, shape)
         for anchor, sought, longer, shape in _SOUGHT
         if sought in there or not longer.isdisjoint(there)
     ]

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from handoff.redaction import shapes, view
-from handoff.redaction.view import SHORTEST, WORDS, View
+from handoff.redaction.runs import SHORTEST, form
+from handoff.redaction.view import WORDS, View
 
 _PIECES = st.one_of(
     st.sampled_from([word.decode() for word in WORDS]),
@@ -116,31 +117,83 @@ def test_what_is_kept_after_marking_is_as_if_looked_up_anew(
     same(seen.swapped(made, spans, [length] * len(spans)), View(made))
 
 
+# The two readings of a text without the line ends inside of words, as plainly as it can be
+# said: `+` and `-` at the start of a line are signs only before a blank, or always.
+_END = r"(?:(?<=[A-Za-z0-9_+/=.:@~-])\n|(?<=[A-Za-z0-9_+/=.:@~-])\r\n)[ \t]{0,64}"
+_READINGS = [
+    re.compile(_END + r"(?:[>|*#][ \t]{0,4}|[+-][ \t]{1,4})?(?=[A-Za-z0-9_+/=.~-])"),
+    re.compile(_END + r"(?:[>|*+#-][ \t]{0,4})?(?=[A-Za-z0-9_+/=.~-])"),
+]
+_RUN = re.compile(r"[A-Za-z0-9_+/=.:@~%-]{" + str(SHORTEST) + ",}")
+
+
+def slow_flats(text: str) -> list[tuple[str, list[int]]]:
+    """Each reading, and the place in the text of each of its signs."""
+    flats = []
+    for reading in _READINGS:
+        gone = {at for found in reading.finditer(text) for at in range(*found.span())}
+        places = [at for at in range(len(text)) if at not in gone]
+        flats.append(("".join(text[at] for at in places), places))
+    return flats
+
+
 @example("a-b_c\n+d-e_f\r\n  g-h_i")
+@example("aaaaaaaaaaaa\nbbb")
+@example("x\n+y\n-z\n+x\n+y\n-z\n+x\n+y\n-z\n+x\n+y\n-z")
+@settings(max_examples=500, deadline=None)
+@given(_TEXTS)
+def test_all_runs_that_line_ends_break_are_known(text: str) -> None:
+    broken = View(text).broken
+    words = broken.joined.split(b"\n")[:-1] if broken is not None else []
+    runs = {
+        (flat.text[slice(*flat.run)], flat.place(flat.run[0])): flat
+        for flat in (broken.of(words) if broken is not None else ())
+    }
+    for flat, places in slow_flats(text):
+        for found in _RUN.finditer(flat):
+            start, end = found.span()
+            if places[end - 1] - places[start] == end - 1 - start:
+                continue  # no line end in it
+            assert form(found.group().encode()) in words
+            there = runs[found.group(), places[start]]
+            low = there.run[0]
+            mapped = [there.place(low + at) for at in range(end - start)]
+            assert mapped == places[start:end]
+            ends = [at for at in range(1, end - start) if mapped[at] != mapped[at - 1] + 1]
+            assert ends == [at for at in range(1, end - start) if there.breaks_at(low + at)]
+            assert there.last_break(*there.run) == low + ends[-1]
+
+
 @settings(max_examples=300, deadline=None)
 @given(_TEXTS)
-def test_every_place_of_a_flat_text_is_the_same_sign(text: str) -> None:
-    for flat in View(text).flats():
+def test_every_place_of_a_text_without_gaps_is_the_same_sign(text: str) -> None:
+    broken = View(text).broken
+    if broken is None:
+        assert all(flat == text for flat, _ in slow_flats(text))
+        return
+    whole = broken.whole()
+    for flat in [*whole, *broken.of(broken.joined.split(b"\n"))]:
         assert [text[flat.place(at)] for at in range(len(flat.text))] == list(flat.text)
-        for start, end in flat.runs:
-            assert flat.last_break(start, end)
-            assert end - start >= SHORTEST
-
-
-@settings(max_examples=300, deadline=None)
-@given(_TEXTS)
-def test_the_other_reading_holds_nothing_that_its_runs_do_not_tell(text: str) -> None:
-    seen = View(text)
-    first = set(seen.flat.joined.split(b"\n")) if seen.flat is not None else set()
-    signed = set(seen.joined_signed.split(b"\n"))
-    for run in seen.flat_signed.joined.split(b"\n") if seen.flat_signed is not None else ():
-        assert run in first | signed
+    assert {flat.text for flat in whole} == {flat for flat, _ in slow_flats(text)}
 
 
 @pytest.mark.parametrize("length", [0, 4000])
 @settings(max_examples=200, deadline=None)
 @given(text=_TEXTS)
 def test_the_anchors_that_are_there_are_all_found(text: str, length: int) -> None:
-    joined = (text + " " + "q" * length).encode("ascii", "replace")
-    present = [anchor for anchor, _ in shapes._present(joined)]
-    assert present == [anchor for anchor, _ in shapes._ANCHORS if anchor.encode() in joined]
+    joined = form((text + " " + "q" * length).encode("ascii", "replace"))
+    present = [anchor for anchor, _, _ in shapes._present(joined)]
+    expected = [anchor for anchor, _ in shapes._ANCHORS if form(anchor.encode()) in joined]
+    assert present == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(_TEXTS)
+def test_whatever_a_shape_matches_is_suspected_by_its_form(text: str) -> None:
+    forms, anchors = shapes._suspects(View(text).joined)
+    for run in View(text).runs:
+        word = text[slice(*run)]
+        for anchor, shape in shapes._ANCHORS:
+            if any(shape.pattern.match(word, at) for at in shapes.occurrences(word, anchor)):
+                assert form(word.encode()) in forms
+                assert (anchor, shape) in anchors

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import base64
+
 import pytest
 
-from handoff.redaction import Redactor
+from handoff.redaction import MARK, Redactor
 
 
 def redact(text: str) -> str:
@@ -41,3 +43,23 @@ def test_a_value_that_goes_on_behind_a_line_end_is_taken_out_whole(text: str, ta
 )
 def test_what_stands_on_the_next_line_stays(text: str, fact: str) -> None:
     assert fact in redact(text)
+
+
+@pytest.mark.parametrize("width", [4, 7, 20, 39, 40, 64, 76])
+@pytest.mark.parametrize("gap", ["\n", "\r\n", "\n> ", "\n    ", "\n+"])
+@pytest.mark.parametrize("mode", ["standard", "strict"])
+def test_base64_is_read_on_over_line_ends_at_any_width(width: int, gap: str, mode: str) -> None:
+    told = "the reply was {'token': 'a1B2c3D4e5F6g7H8', 'password': 'x9Y8z7-w6V5'}, at last"
+    value = base64.b64encode(told.encode()).decode()
+    lines = gap.join(value[at : at + width] for at in range(0, len(value), width))
+    redacted = Redactor(b"k", mode=mode).redact(f"before\n\n  {lines}\n\nbehind\n")
+    assert MARK.sub("M", redacted) == "before\n\n  M\n\nbehind\n"
+
+
+def test_base64_without_a_secret_stays_on_its_lines() -> None:
+    value = base64.b64encode(
+        b"nothing that anybody would have to hide stands in here " * 4
+    ).decode()
+    for width in (20, 39, 76):
+        lines = "\n".join(value[at : at + width] for at in range(0, len(value), width))
+        assert redact(lines) == lines
