@@ -61,7 +61,7 @@ class Line:
         kept = b""
         with contextlib.suppress(OSError, ValueError), selectors.DefaultSelector() as ready:
             ready.register(source, selectors.EVENT_READ)
-            while True:
+            while source.fileno() >= 0:  # a cut is not seen by whoever waits for its bytes
                 if self.held or source in self._dead:
                     time.sleep(0.02)
                     continue
