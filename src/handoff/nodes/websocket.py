@@ -2,12 +2,14 @@
 
 The library's own ``recv`` and ``send`` wake a task for each message, which costs more than
 the message. Here a whole message is handed on from within the read that brought it, and one
-is written at once. What is rare stays the library's business: the handshakes, messages in
-several frames, pings, and the close.
+is written at once; binary messages don't go through the library at all
+(:mod:`handoff.nodes.deframing`). What is rare stays the library's business: the handshakes,
+texts, messages in several frames, pings, and the close.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
+
+from handoff.nodes.deframing import Deframer, framed, scratch
 
 if TYPE_CHECKING:
     _Base = Connection
@@ -34,6 +38,11 @@ class _Straight(_Base):
     _on_room: Callable[[], None] | None = None
     #: messages that go through ``recv`` and were not taken there yet; later ones wait for them
     _behind = 0
+    _deframer: Deframer | None = None
+    #: the last bytes of the handshake were the last that came
+    _clean = False
+    #: frames towards a server are masked
+    _server = False
     full = False
     """Whether the transport holds as much as it may: send no more until told of room."""
 
@@ -50,9 +59,36 @@ class _Straight(_Base):
             return
         if isinstance(message, str):
             self.protocol.send_text(message.encode())
+            self.send_data()
         else:
-            self.protocol.send_binary(message)
-        self.send_data()
+            self.transport.write(framed(message, not self._server))
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Called by the transport: where to put what arrives."""
+        return scratch() if self._deframer is None else self._deframer.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the transport."""
+        protocol = self.protocol
+        if self._deframer is None:
+            if not self._clean or protocol.state is State.CONNECTING:
+                data = bytes(scratch()[:nbytes])
+                self._clean = protocol.state is State.CONNECTING and data.endswith(b"\r\n\r\n")
+                self.data_received(data)
+                return
+            self._deframer = Deframer(self._server, self._message, self.data_received)
+        deframer = self._deframer
+        deframer.limit = _limit(protocol)
+        deframer.straight = (
+            self._on_message is not None and not self._behind and protocol.state is State.OPEN
+        )
+        deframer.filled(nbytes)
+
+    def _message(self, message: bytes) -> None:
+        assert self._on_message is not None
+        self._on_message(message)
+        if self._deframer is not None and self.protocol.state is not State.OPEN:
+            self._deframer.straight = False
 
     async def recv(self, decode: bool | None = None) -> Any:
         """The next message that was not handed over."""
@@ -87,6 +123,13 @@ class _Straight(_Base):
             self._on_room()
 
 
+def _limit(protocol: Any) -> int:
+    for name in ("max_message_size", "max_size"):  # websockets 16 renamed it
+        if hasattr(protocol, name):
+            return int(getattr(protocol, name))
+    raise AttributeError("websockets names its limit otherwise")
+
+
 def _whole(frame: Frame) -> str | bytes | None:
     """A frame's message; None for a text that is none, which the library refuses."""
     if frame.opcode is not Opcode.TEXT:
@@ -97,9 +140,11 @@ def _whole(frame: Frame) -> str | bytes | None:
         return None
 
 
-class ClientSocket(_Straight, ClientConnection):
+class ClientSocket(_Straight, ClientConnection, asyncio.BufferedProtocol):
     """The dialling side: give it to ``connect`` as ``create_connection``."""
 
 
-class ServerSocket(_Straight, ServerConnection):
+class ServerSocket(_Straight, ServerConnection, asyncio.BufferedProtocol):
     """The listening side: give it to ``serve`` as ``create_connection``."""
+
+    _server = True

@@ -30,6 +30,7 @@ from handoff.nodes.brain.control import ControlSocket
 from handoff.nodes.brain.core import Brain
 from handoff.nodes.brain.journal import BrainJournal
 from handoff.nodes.brain.server import NodePort
+from handoff.nodes.heap import keep_freed
 from handoff.redaction import Redactor
 from handoff.wire.node.options import BrainOptions
 
@@ -225,6 +226,7 @@ def _tell(fd: int, status: dict[str, Any]) -> None:
 
 async def serve(folder: str, settings: Settings, ready: Any = None) -> None:
     """Serve until SIGTERM or SIGINT. Raises as :meth:`Serving.run`."""
+    keep_freed()
     serving = Serving(folder, settings)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

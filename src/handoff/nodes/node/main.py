@@ -17,6 +17,7 @@ from handoff.errors import AlreadyRunning, ConfigError
 from handoff.link.files import make_folder
 from handoff.link.keys import load_key
 from handoff.nodes.audit import Audit
+from handoff.nodes.heap import keep_freed
 from handoff.nodes.node.config import Config, load
 from handoff.nodes.node.dialler import Dialler, Status
 from handoff.nodes.node.engine import Engine, Settings
@@ -43,6 +44,7 @@ async def run(path: str, version: str, say: Callable[[str], None]) -> int:
     for key in config.unknown:
         say(f"{path}: the key {key} has no meaning here")
     _raise_limit()
+    keep_freed()
     make_folder(config.folder)
     with owned(config.folder):
         return await _serve(config, version, say)
