@@ -58,7 +58,7 @@ TEXT = 2000
 KNOWN = 256
 KNOWN_TEXT = 256
 #: a key that this package has made up: it holds no secret
-_KEY = re.compile(r"call-[0-9a-f]{24}")
+_KEY = re.compile(r"call-[0-9a-f]{24}|old-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class _Entry(NamedTuple):

@@ -626,7 +626,7 @@ async def test_reads_wait_for_an_audit_that_can_not_be_written(
 
         monkeypatch.setattr(one._audit, "_write", full)
         await ok(one, "read-0001", calls.Read(f"{tmp_path}/files/a"))
-        one._flushed()
+        one._looks.flush()
         # the row of what was read is not written: no more is given away
         assert (await refused(one, "read-0002", calls.Read(f"{tmp_path}/files/a"))).code == (
             "storage_full"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from handoff.errors import BadRequest, HandoffError
+from handoff.errors import BadRequest, HandoffError, OutcomeUnknown
 from handoff.nodes import told
 from handoff.nodes.node.calls_journal import Seen
-from handoff.wire.node.calls import Call
+from handoff.wire.node.calls import Call, CallFailed
 
-__all__ = ["Known", "Who", "not_here", "row", "whole"]
+__all__ = ["Known", "Who", "failed", "not_here", "row", "whole"]
+
+log = logging.getLogger("handoff.node")
 
 
 class Who(NamedTuple):
@@ -41,6 +44,22 @@ def whole(seen: Seen) -> dict[str, Any]:
 def not_here(call: Call) -> HandoffError:
     """What a call is refused with that is none of a node's."""
     return BadRequest(f"this node can't do '{call.op}'", remedy="look at its features", field="op")
+
+
+def failed(key: str, call: Call, error: Exception) -> CallFailed:
+    """What a call is answered with that ended in an error."""
+    if isinstance(error, HandoffError):
+        return CallFailed.of(error, retry_safe=call.reads)
+    if isinstance(error, ConnectionError):
+        return CallFailed.of(OutcomeUnknown(f"the link was lost: {error}"))
+    if isinstance(error, OSError):
+        return CallFailed.of(HandoffError(f"the node could not do it: {error.strerror or error}"))
+    # our mistake: whoever asked must not wait for ever
+    log.error("a call broke: %s", call.op, exc_info=error)
+    broken = f"the node broke at this call: {type(error).__name__}"
+    if call.reads:
+        return CallFailed.of(HandoffError(broken), retry_safe=True)
+    return CallFailed.of(OutcomeUnknown(broken, key=key))
 
 
 def row(key: str, call: Call, who: Who) -> dict[str, Any]:

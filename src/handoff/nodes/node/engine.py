@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
     HandoffError,
-    NotAllowed,
     OutcomeUnknown,
     PolicyDenied,
     Unreachable,
@@ -26,7 +25,7 @@ from handoff.errors import (
 from handoff.nodes import told
 from handoff.nodes.audit import Audit
 from handoff.nodes.node import machine
-from handoff.nodes.node.asked import Known, Who, not_here, whole
+from handoff.nodes.node.asked import Known, Who, failed, not_here, whole
 from handoff.nodes.node.asked import row as asked_row
 from handoff.nodes.node.calls_journal import CallsJournal, Seen
 from handoff.nodes.node.execs import Execs, folder_name
@@ -35,6 +34,7 @@ from handoff.nodes.node.filecalls import FileCalls, aside
 from handoff.nodes.node.files import Files
 from handoff.nodes.node.finding import Finding
 from handoff.nodes.node.keeping import Keep
+from handoff.nodes.node.looks import Looks
 from handoff.nodes.node.machine import Settings
 from handoff.nodes.node.ruling import PolicyNow, rule
 from handoff.nodes.node.shells import ShellCalls
@@ -53,8 +53,6 @@ log = logging.getLogger("handoff.node")
 
 #: an upload that was cut is kept that long
 KEEP_UPLOAD_MS = 7 * 24 * 3600 * 1000
-#: seconds that the audit's rows of reads are gathered for
-FLUSH_S = 0.05
 
 
 class Engine:
@@ -82,7 +80,7 @@ class Engine:
         self._finding = Finding(Files(self.policy, settings.home))
         self._under_way: dict[str, asyncio.Future[tuple[bool, Result]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._flush: asyncio.TimerHandle | None = None
+        self._looks = Looks(audit, self.policy, settings.home)
 
     async def open(self) -> None:
         """Take up what the process before this one left. Raises StorageError or LaunchFailed
@@ -98,9 +96,7 @@ class Engine:
     async def close(self, *, stop: bool) -> None:
         """Let go. stop: end every command, and the keeper; otherwise they go on."""
         await aside(self._finding.close)
-        if self._flush is not None:
-            self._flush.cancel()
-        self._flushed()
+        self._looks.close()
         await self._execs.close()
         for task in list(self._tasks):
             task.cancel()
@@ -131,21 +127,21 @@ class Engine:
         lines = streams or NoStreams()
         try:
             if call.reads:
-                return True, await self._looked(key, call, who, lines)
+                return True, await self._looks.noted(
+                    key, call, who, lambda: self._read(call, lines)
+                )
             return await self._once(key, call, who, lines)
-        except HandoffError as error:
-            return False, CallFailed.of(error, retry_safe=call.reads)
-        except ConnectionError as error:
-            return False, CallFailed.of(OutcomeUnknown(f"the link was lost: {error}"))
-        except OSError as error:
-            failed = HandoffError(f"the node could not do it: {error.strerror or error}")
-            return False, CallFailed.of(failed)
-        except Exception as error:  # our mistake: whoever asked must not wait for ever
-            log.exception("a call broke: %s", call.op)
-            broken = f"the node broke at this call: {type(error).__name__}"
-            if call.reads:
-                return False, CallFailed.of(HandoffError(broken), retry_safe=True)
-            return False, CallFailed.of(OutcomeUnknown(broken, key=key))
+        except Exception as error:
+            return False, failed(key, call, error)
+
+    def at_once(self, key: str, call: Call, who: Who) -> tuple[bool, Result] | None:
+        """The answer to a call that looks at what is near, as :meth:`call` would give it; None
+        if it has to be waited for."""
+        try:
+            answer = self._looks.at_once(key, call, who)
+        except Exception as error:
+            return False, failed(key, call, error)
+        return None if answer is None else (True, answer)
 
     async def cancel(self, key: str, why: str = "cancel", grace_ms: int = 2000) -> bool:
         """End a call that runs. False: it does not, or it is none that can be ended."""
@@ -291,33 +287,6 @@ class Engine:
                 key=seen.key,
             )
         return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
-
-    async def _looked(self, key: str, call: Call, who: Who, streams: Streams) -> Result:
-        """A call that reads. Its row in the audit may be written after the answer."""
-        self._audit.ready()
-        row = asked_row(key, call, who)
-        try:
-            answer = await self._read(call, streams)
-        except NotAllowed as error:
-            self._audit.row("read", **row, verdict="deny", status="failed", code=error.code)
-            raise
-        except HandoffError as error:
-            self._later(row, {"status": "failed", "code": error.code})
-            raise
-        # what the brain itself asks for at each link is no news
-        if who.actor or not isinstance(call, calls.GetFacts):
-            self._later(row, told.outcome(answer))
-        return answer
-
-    def _later(self, row: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
-        self._audit.later("read", **row, verdict="allow", **outcome)
-        if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_later(FLUSH_S, self._flushed)
-
-    def _flushed(self) -> None:
-        self._flush = None
-        with contextlib.suppress(HandoffError):  # it goes on waiting: see Audit.ready
-            self._audit.flush()
 
     async def _read(self, call: Call, streams: Streams) -> Result:
         """A call that changes nothing."""

@@ -27,13 +27,14 @@ class Pattern(NamedTuple):
     rest: re.Pattern[str]
     fold: bool
 
-    def matches(self, real: str) -> bool:
-        """Whether ``real``, an absolute path without links, is the place or below it."""
+    def matches(self, real: str, base: str | None = None) -> bool:
+        """Whether ``real``, an absolute path without links, is the place or below it. base:
+        where the pattern's base leads, if that is known."""
         if self.fold:
             real = real.casefold()
         if not self.base:
             return self.rest.fullmatch(real) is not None
-        base = os.path.realpath(self.base)
+        base = base or os.path.realpath(self.base)
         if self.fold:
             base = base.casefold()
         if real == base:

@@ -6,12 +6,11 @@ import contextlib
 import grp
 import hashlib
 import pwd
-from functools import lru_cache
 
 from handoff.nodes.node.files import PIECE, Entry, Reading
 from handoff.wire.node.calls import FileInfo, ReadResult
 
-__all__ = ["STEP", "Look", "info"]
+__all__ = ["STEP", "Look", "info", "named"]
 
 #: bytes of a stream that are read in one go: to hand work to another thread and back costs
 #: as much as to send 50 KiB
@@ -130,15 +129,35 @@ def info(entry: Entry, path: str, digest: str = "") -> FileInfo:
     )
 
 
-@lru_cache(maxsize=1024)
+def named(entry: Entry) -> bool:
+    """Whether the names of its owner and group are known: otherwise :func:`info` asks the
+    system for them, which may ask other machines."""
+    return entry.uid in _USERS and entry.gid in _GROUPS
+
+
+#: what was asked for, by id
+_USERS: dict[int, str] = {}
+_GROUPS: dict[int, str] = {}
+_NAMES = 1024
+
+
 def _user(uid: int) -> str:
-    with contextlib.suppress(KeyError):
-        return pwd.getpwuid(uid).pw_name
-    return ""
+    found = _USERS.get(uid)
+    if found is None:
+        found = ""
+        with contextlib.suppress(KeyError):
+            found = pwd.getpwuid(uid).pw_name
+        if len(_USERS) < _NAMES:
+            _USERS[uid] = found
+    return found
 
 
-@lru_cache(maxsize=1024)
 def _group(gid: int) -> str:
-    with contextlib.suppress(KeyError):
-        return grp.getgrgid(gid).gr_name
-    return ""
+    found = _GROUPS.get(gid)
+    if found is None:
+        found = ""
+        with contextlib.suppress(KeyError):
+            found = grp.getgrgid(gid).gr_name
+        if len(_GROUPS) < _NAMES:
+            _GROUPS[gid] = found
+    return found

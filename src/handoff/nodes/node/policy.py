@@ -41,6 +41,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from handoff.errors import ConfigError, PathNotAllowed, PolicyDenied
+from handoff.nodes.node.bases import Bases
 from handoff.nodes.node.commands import Rule, harmless, judge, parse_rule
 from handoff.nodes.node.globs import Pattern, compile_pattern, place
 
@@ -113,6 +114,7 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     run_as: str = ""
     digest: str = field(default="", compare=False)
+    _bases: Bases = field(default_factory=Bases, compare=False, repr=False)
 
     def may_read(self, real: str) -> Decision:
         """Whether a path, absolute and without links, may be read, listed or looked at."""
@@ -177,13 +179,18 @@ class Policy:
     def _path(self, real: str, patterns: tuple[Pattern, ...], key: str) -> Decision:
         if not self.enabled:
             return _OFF
-        for pattern in self.deny:
-            if pattern.matches(real):
-                return Decision("deny", pattern.text, f"{pattern.text} is kept from every brain")
-        for pattern in patterns:
-            if pattern.matches(real):
-                return Decision("allow", pattern.text, f"{key} names {pattern.text}")
+        same = self._bases.now(self._named)
+        found = _first(self.deny, real, same)
+        if found is not None:
+            return Decision("deny", found.text, f"{found.text} is kept from every brain")
+        found = _first(patterns, real, same)
+        if found is not None:
+            return Decision("allow", found.text, f"{key} names {found.text}")
         return Decision("deny", key, f"{key} does not name it")
+
+    def _named(self) -> list[str]:
+        groups = (self.deny, self.read, self.write, self.cwd)
+        return [pattern.base for group in groups for pattern in group]
 
     def _require(self, decision: Decision, shown: str, verb: str) -> Decision:
         if decision is _OFF:
@@ -202,6 +209,21 @@ class Policy:
 
 
 _OFF = Decision("deny", "enabled", "the node is switched off by its policy")
+
+
+def _first(patterns: Sequence[Pattern], real: str, same: Mapping[str, str]) -> Pattern | None:
+    """The first that names a path. same: see :meth:`Bases.now`."""
+    folded = real.casefold()
+    for pattern in patterns:
+        base = pattern.base
+        plain = same.get(base)
+        if plain is None:
+            if pattern.matches(real):
+                return pattern
+        # most are elsewhere, and that is seen at once
+        elif folded.startswith(plain) and pattern.matches(real, base):
+            return pattern
+    return None
 
 
 def load(path: str, home: str, fallback: Sequence[str] = ()) -> Policy:

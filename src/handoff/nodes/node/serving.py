@@ -144,8 +144,11 @@ class Serving:
         match event:
             case CallAsked():
                 key = event.key or f"old-{self._clock.new_id()}"
-                lines = self._open(event.id, key)
                 who = Who(self._brain, actor_of(event.by))
+                if event.call.reads and (found := self._engine.at_once(key, event.call, who)):
+                    self.link.finish(event.id, found[1])
+                    return
+                lines = self._open(event.id, key)
                 self._spawn(self._carry_out(event.id, key, event.call, who, lines))
             case StateAsked():
                 self._state(event)
