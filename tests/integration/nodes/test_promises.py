@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import pathlib
 
+import pytest
 from tests.support.linkhouse import ask, house, linked, node, proxied, until
 
+from handoff.nodes.node import telling
 from handoff.nodes.node.telling import AHEAD
 from handoff.wire.node.calls import Exec
 
@@ -46,7 +48,10 @@ async def test_output_that_is_slowly_taken_comes_whole(tmp_path: pathlib.Path) -
         assert answer.stdout.streamed
 
 
-async def test_what_a_lost_link_left_out_is_never_said_to_be_told(tmp_path: pathlib.Path) -> None:
+async def test_what_a_lost_link_left_out_is_never_said_to_be_told(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "STAY_S", 0.2)
     taken = Taken(held=True)
     command = f"head -c 150000000 /dev/zero; echo end; touch {tmp_path}/over"
     async with house(tmp_path) as made, proxied(made) as proxy:
@@ -56,7 +61,7 @@ async def test_what_a_lost_link_left_out_is_never_said_to_be_told(tmp_path: path
         await until(lambda: taken.bytes)
         proxy.open = False
         proxy.cut()
-        await until((tmp_path / "over").exists)  # without a link it waits for nobody
+        await until((tmp_path / "over").exists)  # in the end it waits for nobody
         taken.go.set()
         proxy.open = True
         answer = await asked

@@ -161,7 +161,7 @@ class Execs:
                 await telling.begin(fresh=offsets is None)
             while True:
                 if listening and not (listening := await telling.more()):
-                    await telling.end()
+                    await telling.end(lost=True)
                 if running.done:
                     break
                 await running.wait(5.0)

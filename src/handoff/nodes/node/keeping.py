@@ -76,6 +76,8 @@ class Running:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     #: how many follow its output, so that it may not run far ahead of them
     followers: int = 0
+    #: the last one was lost; until this is over it may come back
+    letting_go: asyncio.Task[None] | None = None
 
     @property
     def done(self) -> bool:
@@ -109,8 +111,10 @@ class Running:
         return True
 
     def told(self, state: Mapping[str, Any]) -> None:
-        """Something new of it."""
-        self.state.update(state)
+        """Something of it. A reply may be taken after what the keeper told later: an end is
+        the last word."""
+        if not self.done or state.get("done"):
+            self.state.update(state)
         self.changed.set()
 
 

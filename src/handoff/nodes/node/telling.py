@@ -2,11 +2,13 @@
 
 What is kept of a stream goes round: a command that writes faster than its output is taken
 would overwrite what was not told yet. So it may only be a part of that ahead of whoever
-follows it, and waits then as it would at a pipe; without anybody it never waits.
+follows it, and waits then as it would at a pipe. For a follower that a cut took away it waits
+a while longer, so that the next one has everything; without anybody it never waits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -22,6 +24,9 @@ __all__ = ["AHEAD", "CAPACITY", "INNER", "Telling", "kept_range", "retold"]
 CAPACITY = 64 << 20
 #: how many of them a command may be ahead of whoever follows it
 AHEAD = 16 << 20
+#: seconds that it waits for a follower who was lost: as long as callers wait for a node to come
+#: back, and once more
+STAY_S = 60.0
 #: bytes of a stream that are sent at a time
 PIECE = 128 * 1024
 #: what the keeper calls the streams
@@ -51,6 +56,9 @@ class Telling:
     async def begin(self, *, fresh: bool) -> None:
         """From now on it waits for us. fresh: it was started so."""
         self._running.followers += 1
+        if self._running.letting_go is not None:
+            self._running.letting_go.cancel()
+            self._running.letting_go = None
         if not fresh:
             await self._pace()
 
@@ -64,6 +72,7 @@ class Telling:
                     break
                 if offset != self.sent[name]:  # not all was kept: head and tail tell of the rest
                     self._gaps.add(name)
+                    await self._pace()
                     break
                 try:
                     await self._streams.send(name, offset, data)
@@ -75,21 +84,35 @@ class Telling:
                     await self._pace()
         return True
 
-    async def end(self) -> None:
-        """It waits for us no more."""
+    async def end(self, *, lost: bool = False) -> None:
+        """It waits for us no more. lost: we may come back, so for now it still does."""
         running = self._running
         running.followers -= 1
-        if not running.followers and not running.done:
-            with contextlib.suppress(HandoffError):
-                await (await self._keep()).pace(running, -1, -1)
+        if running.followers or running.done:
+            return
+        if lost:
+            running.letting_go = asyncio.create_task(self._let_go())
+        else:
+            await self._free()
+
+    async def _let_go(self) -> None:
+        await asyncio.sleep(STAY_S)
+        if not self._running.followers and not self._running.done:
+            await self._free()
+
+    async def _free(self) -> None:
+        with contextlib.suppress(HandoffError):
+            await (await self._keep()).pace(self._running, -1, -1)
 
     def told(self, name: str) -> bool:
         """Whether every byte of a stream was told."""
         return self.sent[name] == self._running.total(INNER[name])
 
     async def _pace(self) -> None:
+        # a stream that has a gap is told no more: nobody would ever let it go on
+        upto = {name: -1 if name in self._gaps else at for name, at in self._granted.items()}
         keep = await self._keep()
-        await keep.pace(self._running, self._granted["stdout"], self._granted["stderr"])
+        await keep.pace(self._running, upto["stdout"], upto["stderr"])
 
 
 async def kept_range(
