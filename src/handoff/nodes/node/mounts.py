@@ -40,7 +40,7 @@ FEW = 4096
 
 
 class Mounts:
-    """This process's view of the mounts, kept up to date.
+    """The mounts as the kernel has them now.
 
     source: the kernel's list.
     """
