@@ -28,6 +28,7 @@ FILES = [
     "node_wire",
     "node_link",
     "nodes",
+    "node_scale",
     "sessions",
     "daemon_idle",
     "fanout",
