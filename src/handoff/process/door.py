@@ -60,7 +60,7 @@ class Link:
         for line in lines:
             try:
                 request = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):  # also of a line that is nothing but depth
                 request = None
             if not isinstance(request, dict):
                 self.close()

@@ -57,7 +57,7 @@ def parse(kind: bytes, body: bytes) -> dict[str, Any] | tuple[str, bytes]:
             size = body[0]
             return body[1 : 1 + size].decode(), body[1 + size :]
         value = json.loads(body)
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, RecursionError) as error:
         raise ProtocolViolation("a frame on the brain's socket can't be read") from error
     if not isinstance(value, dict):
         raise ProtocolViolation("a frame on the brain's socket is no object")

@@ -215,7 +215,7 @@ def actor_of(by: str) -> dict[str, str]:
         return {}
     try:
         value = json.loads(by)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"by": by[:200]}
     if not isinstance(value, dict):
         return {"by": by[:200]}
