@@ -27,7 +27,9 @@ class NodeOptions:
     """How a node greets. Either ``token`` or ``key`` (ed25519, private). ``brain_key``: the
     brain's public key as it was pinned; without it any brain is taken that fits the token.
     ``plugin``: only what the plugin's server v0.1.2 takes. ``seal``: offer a sealed session.
-    ``require``: ``""``, ``e2e`` or ``e2e2``: no session without."""
+    ``require``: ``""``, ``e2e`` or ``e2e2``: no session without. ``stale_s``: two pings and
+    a half; a brain counts a node as lost after 60 s and waits 30 more for it to come back, so
+    the node has to have noticed by then."""
 
     name: str
     token: str = field(default="", repr=False)
@@ -44,4 +46,4 @@ class NodeOptions:
     require: str = ""
     handshake_s: float = 10.0
     ping_s: float = 30.0
-    stale_s: float = 90.0
+    stale_s: float = 75.0

@@ -614,7 +614,7 @@ def test_a_brain_that_is_gone_is_noticed(wires: Wires) -> None:
         wires.clock.advance(30)
         assert wires.node.wake_at() == at
         wires.node.tick()
-    wires.clock.advance(29.9)
+    wires.clock.advance(14.9)
     wires.node.tick()
     assert wires.node.state == "open"
     wires.clock.advance(0.2)
