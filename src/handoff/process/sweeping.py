@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from handoff.process import facts, fence
-from handoff.process.contract import Proc
 from handoff.process.signalling import ancestors, send_signal
 from handoff.process.tally import read_roster
 
 if TYPE_CHECKING:
+    from handoff.process.contract import Proc
     from handoff.process.handle import Info
 
 #: seconds between looks while waiting, and of killing before giving up
@@ -213,6 +213,9 @@ def _mark(run_id: str) -> bytes:
 
 
 def _procs(found: list[facts.Fact]) -> list[Proc]:
+    # a node imports this module too, and does without what the contract rests on
+    from handoff.process.contract import Proc
+
     return [
         Proc(one.pid, one.ppid, one.started, facts.command_of(one.pid), round(age, 2))
         for one, age in zip(found, facts.ages(found), strict=True)
