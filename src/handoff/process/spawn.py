@@ -14,7 +14,7 @@ from handoff.process.facts import LINUX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NamedTuple, NoReturn
+    from typing import Any, NamedTuple, NoReturn
 
     class Child(NamedTuple):
         """A started executor: its pid and our ends of its pipes, all non-blocking."""
@@ -84,11 +84,7 @@ def launch(
         return Refused(127, f"there is no program {path}")
     inputs, outputs, errors, status = os.pipe(), os.pipe(), os.pipe(), os.pipe()
     fourth = os.pipe() if control else (-1, -1)
-    prctl = None
-    if LINUX:
-        import ctypes
-
-        prctl = ctypes.CDLL(None).prctl
+    prctl = _prctl()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -126,8 +122,10 @@ def launch(
     for fd in (inputs[0], outputs[1], errors[1], status[1], *fourth[1:]):
         if fd >= 0:
             os.close(fd)
-    with os.fdopen(status[0], "rb") as file:
-        failed = file.read()
+    failed = b""
+    while part := os.read(status[0], 256):
+        failed += part
+    os.close(status[0])
     if failed:
         os.waitpid(pid, 0)
         for fd in (inputs[1], outputs[0], errors[0], fourth[0]):
@@ -139,6 +137,22 @@ def launch(
         if fd >= 0:
             os.set_blocking(fd, False)
     return Child(pid, inputs[1], outputs[0], errors[0], fourth[0])
+
+
+def _prctl() -> Any:
+    """The system call of Linux, None elsewhere. Looked up once: a look takes a few
+    microseconds, but it writes to memory that is shared with each copy of the process until
+    then, and to copy that takes longer than all the rest of a start."""
+    if LINUX and not _FOUND:
+        import ctypes
+
+        found = ctypes.CDLL(None).prctl
+        found.argtypes = [ctypes.c_int, *(4 * [ctypes.c_ulong])]
+        _FOUND.append(found)
+    return _FOUND[0] if _FOUND else None
+
+
+_FOUND: list[Any] = []
 
 
 def _tell(fd: int, stage: bytes, error: BaseException) -> NoReturn:
