@@ -44,6 +44,10 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
+#: flags with a value that may also stand before the verb
+VALUED = ("--brain", "--agentd", "--target", "--config")
+
+
 class Verb:
     """One verb, with the two functions of every command."""
 
@@ -110,6 +114,7 @@ def verb(words: list[str]) -> tuple[Verb | None, list[str]]:
     Raises:
         UsageError: there is no such verb.
     """
+    words = _verb_first(words)
     if not words or words[0] in ("-h", "--help", "help"):
         print(help_text())
         return None, []
@@ -122,6 +127,20 @@ def verb(words: list[str]) -> tuple[Verb | None, list[str]]:
         remedy = f"handoff nodes {near[0]} --help" if near else "handoff nodes --help"
         raise UsageError(f"'handoff nodes' has no verb '{name[:64]}'{hint}", remedy=remedy)
     return Verb(name), rest
+
+
+def _verb_first(words: list[str]) -> list[str]:
+    """Flags that every verb has, behind it."""
+    at = 0
+    while at < len(words) and words[at].startswith("--"):
+        flag, equals, _ = words[at].partition("=")
+        if flag == "--json" or (flag in VALUED and equals):
+            at += 1
+        elif flag in VALUED:
+            at += 2
+        else:
+            break
+    return [*words[at : at + 1], *words[:at], *words[at + 1 :]]
 
 
 def run(_args: Namespace, _context: Context) -> int:

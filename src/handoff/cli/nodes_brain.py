@@ -41,6 +41,14 @@ def run(name: str, args: Namespace, context: Context) -> int:
     return _status(args, context) if name == "status" else _doctor(args, context)
 
 
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 65536):
+        import argparse
+
+        raise argparse.ArgumentTypeError(f"'{text}' is no port: 0 to 65535")
+    return int(text)
+
+
 def _serve_flags() -> Parser:
     made = place.parser(
         "serve",
@@ -50,7 +58,7 @@ def _serve_flags() -> Parser:
         "  handoff nodes serve --host 0.0.0.0 --address wss://brain.example:7000",
     )
     made.add_argument("--host", default="", help="address to listen on (default: 127.0.0.1)")
-    made.add_argument("--port", type=int, default=-1, help="port (default: 7000; 0: a free one)")
+    made.add_argument("--port", type=_port, default=-1, help="port (default: 7000; 0: a free one)")
     made.add_argument("--address", metavar="URL", default="", help="what nodes dial, if another")
     made.add_argument(
         "--no-tls", action="store_true", help="plain WebSocket: behind a proxy or tunnel only"
@@ -66,6 +74,7 @@ def _serve(args: Namespace, context: Context) -> int:
     from dataclasses import replace
 
     from handoff.link.files import make_folder
+    from handoff.link.pairing import check_address
     from handoff.nodes.brain.main import load_settings, save_settings, serve
 
     where = place.folder(args)
@@ -77,16 +86,16 @@ def _serve(args: Namespace, context: Context) -> int:
     if args.port >= 0:
         changes["port"] = args.port
     if args.address:
-        changes["address"] = args.address
+        changes["address"] = check_address(args.address)
     if args.no_tls:
         changes["tls"] = False
     if args.require:
         changes["require"] = "" if args.require == "any" else args.require
-    if changes:
-        settings = replace(settings, **changes)
-        save_settings(where, settings)
+    settings = replace(settings, **changes)
 
     def ready(status: dict[str, Any]) -> None:
+        if changes:  # what a brain can't serve with is not kept
+            save_settings(where, settings)
         line = (
             f"nodes dial {status['address']}  (key {status['fingerprint']})\n"
             f"  listening on {status['host']}:{status['port']}, folder {where}\n"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 
 from handoff.cli import nodes_place as place
-from handoff.errors import FileMissing, HandoffError, UsageError
+from handoff.cli import nodes_transfer as transfer
+from handoff.errors import FileMissing, HandoffError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from handoff.cli.context import Context
@@ -20,12 +19,6 @@ if TYPE_CHECKING:
     from handoff.nodes.client import BrainClient
     from handoff.nodes.pack import Entry
     from handoff.nodes.trees import Counts
-
-CHUNK = 1 << 18
-#: how often a transfer is taken up again after its link was lost, and seconds between
-TRIES = 20
-#: seconds that a node that went away is waited for
-BACK_S = 60.0
 
 
 def parser(name: str) -> Parser:
@@ -60,164 +53,16 @@ def run(name: str, args: Namespace, context: Context) -> int:
         if args.manifest:
             return _listed(_local(os.path.realpath(args.source), args.exclude), context)
         if os.path.isdir(args.source):
-            return _put_tree(brain, args, context)
-        return _put_file(brain, args, context)
+            return _again(_put_tree, brain, args, context)
+        return transfer.put_file(brain, args, context)
     if args.manifest:
         return _listed(_remote(brain, args.node, args.source, args.exclude), context)
     ok, value = brain.call(args.node, "stat", {"path": place.argument(args.source)}, by=place.by())
     if not ok:
         raise place.failed(value)
     if value.get("kind") == "dir":
-        return _get_tree(brain, args, context)
-    return _get_file(brain, args, context, value)
-
-
-def _put_file(brain: BrainClient, args: Namespace, context: Context) -> int:
-    from handoff.nodes.client import new_key
-
-    try:
-        fd = os.open(args.source, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise FileMissing(f"{args.source} does not exist", remedy="name a file here") from error
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(fd)
-        raise UsageError(f"{args.source} is no plain file", remedy="name a file or a folder")
-    digest = hashlib.sha256()
-    while data := os.read(fd, 1 << 20):
-        digest.update(data)
-    target = args.target
-    if target.endswith("/"):
-        target += os.path.basename(args.source)
-    transfer = new_key()
-    bar = place.progress(context, args.source, found.st_size)
-    given = {
-        "path": place.argument(target),
-        "stream": True,
-        "size": found.st_size,
-        "sha256": digest.hexdigest(),
-        "transfer": transfer,
-        "permissions": stat.S_IMODE(found.st_mode),
-        "mtime_ns": found.st_mtime_ns,
-    }
-    if args.dry_run:
-        place.tell(context, {"bytes": found.st_size}, f"{found.st_size} bytes would be sent")
-        return 0
-    try:
-        value = _upload(brain, args.node, given, fd, bar)
-    finally:
-        bar.end()
-        os.close(fd)
-    place.tell(context, value, f"{target}: {value.get('size', 0)} bytes")
-    return 0
-
-
-def _upload(
-    brain: BrainClient, node: str, given: dict[str, Any], fd: int, bar: place.Progress
-) -> dict[str, Any]:
-    """Send a file; after a cut, the rest of it."""
-    from handoff.nodes.client import new_key
-
-    offset = 0
-    for attempt in range(TRIES):
-
-        def feed(at: int = offset) -> Iterator[bytes]:
-            while data := os.pread(fd, CHUNK, at):
-                yield data
-                at += len(data)
-                bar.add(len(data))
-
-        call = {**given, "offset": offset}
-        try:
-            ok, value = brain.call(
-                node, "write", call, key=new_key(), by=place.by(), wait_s=BACK_S, feed=feed()
-            )
-        except HandoffError as error:
-            ok, value = False, error.to_json()
-        if ok:
-            return value
-        failed = place.failed(value)
-        if not _cut(failed) or attempt == TRIES - 1:
-            raise failed
-        offset = _arrived(brain, node, given)
-        bar.done = offset
-    raise AssertionError
-
-
-def _arrived(brain: BrainClient, node: str, given: dict[str, Any]) -> int:
-    """How much of an upload the node holds; all of it if it was committed."""
-    ok, value = brain.call(
-        node, "transfer_stat", {"transfer": given["transfer"]}, by=place.by(), wait_s=BACK_S
-    )
-    if ok:
-        return int(value.get("received", 0))
-    return 0
-
-
-def _cut(error: HandoffError) -> bool:
-    """Whether the link was lost, rather than the call refused."""
-    return error.code in {"unreachable", "outcome_unknown", "node_offline"} or (
-        error.code == "bad_request" and error.details.get("field") == "offset"
-    )
-
-
-def _get_file(brain: BrainClient, args: Namespace, context: Context, told: dict[str, Any]) -> int:
-    size = int(told.get("size", 0))
-    target = args.target
-    if os.path.isdir(target):
-        name = args.source.rstrip("/").rpartition("/")[2]
-        target = os.path.join(target, name)
-    if args.dry_run:
-        place.tell(context, {"bytes": size}, f"{size} bytes would come")
-        return 0
-    bar = place.progress(context, args.source, size)
-    part = f"{target}.handoff-part"
-    fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        _download(brain, args, told, fd, bar)
-        os.fchmod(fd, told.get("permissions", 0o644))
-        os.utime(fd, ns=(told.get("mtime_ns", 0), told.get("mtime_ns", 0)))
-        os.fsync(fd)
-        os.replace(part, target)
-    except BaseException:
-        os.unlink(part)
-        raise
-    finally:
-        bar.end()
-        os.close(fd)
-    place.tell(context, {"path": target, "bytes": bar.done}, f"{target}: {bar.done} bytes")
-    return 0
-
-
-def _download(
-    brain: BrainClient, args: Namespace, told: dict[str, Any], fd: int, bar: place.Progress
-) -> None:
-    """Read a file; after a cut, the rest of it, if it is still the same."""
-    for attempt in range(TRIES):
-
-        def piece(_: str, data: bytes) -> None:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            bar.add(len(data))
-
-        call = {
-            "path": place.argument(args.source),
-            "offset": bar.done,
-            "stream": True,
-            "if_match": told.get("etag", ""),
-        }
-        try:
-            ok, value = brain.call(
-                args.node, "read", call, by=place.by(), wait_s=BACK_S, pieces=piece
-            )
-        except HandoffError as error:
-            ok, value = False, error.to_json()
-        if ok:
-            return
-        failed = place.failed(value)
-        if not _cut(failed) or attempt == TRIES - 1:
-            raise failed
+        return _again(_get_tree, brain, args, context)
+    return transfer.get_file(brain, args, context, value)
 
 
 def _anything(_: str) -> None:
@@ -230,8 +75,10 @@ def _local(top: str, exclude: list[str]) -> Iterator[Entry]:
     return manifest(top, _anything, exclude)
 
 
-def _remote(brain: BrainClient, node: str, path: str, exclude: list[str]) -> Iterator[Entry]:
-    """A tree of a node; empty if there is none.
+def _remote(
+    brain: BrainClient, node: str, path: str, exclude: list[str], attempt: int = 0
+) -> Iterator[Entry]:
+    """A tree of a node.
 
     Raises:
         HandoffError: it can't be read.
@@ -249,7 +96,7 @@ def _remote(brain: BrainClient, node: str, path: str, exclude: list[str]) -> Ite
         "tree_manifest",
         {"path": place.argument(path), "exclude": exclude},
         by=place.by(),
-        wait_s=BACK_S,
+        wait_s=transfer.wait(attempt),
         pieces=piece,
     )
     if not ok:
@@ -279,19 +126,38 @@ def _shown(one: Entry) -> dict[str, Any]:
     return {**value, "path": place.argument(one.path)}
 
 
-def _put_tree(brain: BrainClient, args: Namespace, context: Context) -> int:
+def _again(
+    once: Callable[[BrainClient, Namespace, Context, int], dict[str, Any]],
+    brain: BrainClient,
+    args: Namespace,
+    context: Context,
+) -> int:
+    """Copy a tree; after a cut, what is still missing of it."""
+    for attempt in range(transfer.TRIES):
+        try:
+            return _report(once(brain, args, context, attempt), context)
+        except HandoffError as error:
+            if not transfer.cut(error) or attempt == transfer.TRIES - 1:
+                raise
+    raise AssertionError
+
+
+def _put_tree(
+    brain: BrainClient, args: Namespace, context: Context, attempt: int
+) -> dict[str, Any]:
     from handoff.nodes.client import new_key
     from handoff.nodes.pack import Entry, Packer
-    from handoff.nodes.trees import pack
+    from handoff.nodes.trees import gone, pack
 
     top = os.path.realpath(args.source)
     here = {one.path: one for one in _local(top, args.exclude)}
     try:
-        there = {one.path: one for one in _remote(brain, args.node, args.target, args.exclude)}
+        found = _remote(brain, args.node, args.target, args.exclude, attempt)
+        there = {one.path: one for one in found}
     except FileMissing:
         there = {}
     changed = [path for path, one in here.items() if one.kind == "file" and _other(one, there)]
-    gone = [path for path in there if path not in here and args.delete]
+    removed = gone(here.values(), there.values()) if args.delete else []
     bar = place.progress(context, args.source, sum(here[path].size for path in changed))
 
     def feed() -> Iterator[bytes]:
@@ -300,7 +166,7 @@ def _put_tree(brain: BrainClient, args: Namespace, context: Context) -> int:
                 break
             yield data
             bar.add(len(data))
-        for path in sorted(gone, reverse=True):
+        for path in removed:
             yield Packer.header(Entry(path, gone=True))
         yield Packer.end()
 
@@ -322,31 +188,41 @@ def _put_tree(brain: BrainClient, args: Namespace, context: Context) -> int:
     if not ok:
         raise place.failed(value)
     value["unchanged"] = sum(one.kind == "file" for one in here.values()) - len(changed)
-    return _report(value, context)
+    return value
 
 
-def _other(one: Entry, there: dict[str, Entry]) -> bool:
-    """Whether a file is not over there as it is here."""
+def _other(one: Entry, there: dict[str, Entry], bits: int = 0o7777) -> bool:
+    """Whether a file is not over there as it is here. bits: those that are taken over."""
     old = there.get(one.path)
     return old is None or (old.kind, old.size, old.sha256, old.permissions, old.mtime_ns) != (
         one.kind,
         one.size,
         one.sha256,
-        one.permissions,
+        one.permissions & bits,
         one.mtime_ns,
     )
 
 
-def _get_tree(brain: BrainClient, args: Namespace, context: Context) -> int:
+def _get_tree(
+    brain: BrainClient, args: Namespace, context: Context, attempt: int
+) -> dict[str, Any]:
     from handoff.nodes.pack import Entry, Packer
+    from handoff.nodes.trees import gone
     from handoff.nodes.treewriting import TreeWriter
 
-    there = {one.path: one for one in _remote(brain, args.node, args.source, args.exclude)}
+    found = _remote(brain, args.node, args.source, args.exclude, attempt)
+    there = {one.path: one for one in found}
     target = os.path.realpath(args.target)
     here = {one.path: one for one in _local(target, args.exclude)} if os.path.isdir(target) else {}
-    changed = [path for path, one in there.items() if one.kind == "file" and _other(one, here)]
+    changed = [
+        path
+        for path, one in there.items()
+        if one.kind == "file" and _other(one, here, transfer.BITS)
+    ]
     bar = place.progress(context, args.source, sum(there[path].size for path in changed))
-    writer = TreeWriter(target, _anything, delete=args.delete, dry_run=args.dry_run)
+    writer = TreeWriter(
+        target, _anything, delete=args.delete, dry_run=args.dry_run, bits=transfer.BITS
+    )
     end = Packer.end()
     held = b""
 
@@ -369,16 +245,15 @@ def _get_tree(brain: BrainClient, args: Namespace, context: Context) -> int:
         )
         if not ok:
             raise place.failed(value)
-        for path in sorted((one for one in here if one not in there), reverse=True):
-            if args.delete:
-                writer.feed(Packer.header(Entry(path, gone=True)))
+        for path in gone(there.values(), here.values()) if args.delete else ():
+            writer.feed(Packer.header(Entry(path, gone=True)))
         writer.feed(held)
         counts = writer.close()
     finally:
         writer.abort()
         bar.end()
     counts.unchanged = sum(one.kind == "file" for one in there.values()) - len(changed)
-    return _report(_counted(counts), context)
+    return _counted(counts)
 
 
 def _counted(counts: Counts) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
 from handoff.cli import nodes_place as place
+from handoff.cli.parsing import count
 from handoff.errors import HandoffError, UsageError
 
 TYPE_CHECKING = False
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16
 #: what a shell says of a command that a signal ended
 SIGNALLED = 128
+#: exit code for what was not over in time
+TIMED_OUT = 124
 
 
 def parser(name: str) -> Parser:
@@ -39,7 +43,7 @@ def parser(name: str) -> Parser:
     )
     made.add_argument("names", nargs="*", metavar="NODE", help="nodes by name; 'all' for each")
     made.add_argument("--tag", action="append", default=[], help="nodes that have this tag")
-    made.add_argument("--limit", type=int, default=8, metavar="N", help="nodes at a time")
+    made.add_argument("--limit", type=count, default=8, metavar="N", help="nodes at a time")
     _command_flags(made)
     made.add_argument("--stdin", action="store_true", help="send our standard input")
     made.add_argument("--key", default="", help="the call's key: the same runs nothing twice")
@@ -77,6 +81,7 @@ def _job_flags() -> Parser:
     made.add_argument("job", nargs="?", default="", help="the job's key, or its beginning")
     _command_flags(made)
     made.add_argument("--stderr", action="store_true", help="tail: its errors")
+    made.set_defaults(timeout="")
     return made
 
 
@@ -103,7 +108,8 @@ def call_of(args: Namespace, context: Context) -> dict[str, Any]:
         if not given or not key:
             raise UsageError(f"--env {one}: write NAME=VALUE", remedy="handoff nodes exec --help")
         env[key] = place.argument(value)
-    limit = round(place.seconds(args.timeout) * 1000)
+    # a job without a limit runs until it ends
+    limit = round(place.seconds(args.timeout) * 1000) if args.timeout else 0
     made: dict[str, Any] = {"timeout_ms": limit}
     if words:
         made["argv"] = [place.argument(word) for word in words]
@@ -117,7 +123,6 @@ def call_of(args: Namespace, context: Context) -> dict[str, Any]:
 
 
 def _exec(args: Namespace, context: Context) -> int:
-    from handoff.nodes.client import new_key
 
     call = call_of(args, context)
     brain = place.client(args)
@@ -127,18 +132,39 @@ def _exec(args: Namespace, context: Context) -> int:
         return _one(brain, names[0], call, args, context, wait_s)
     if args.stdin or args.key:
         raise UsageError("--stdin and --key are for one node", remedy="name one node")
+    return _many(brain, names, call, args, context, wait_s)
+
+
+def _many(
+    brain: BrainClient,
+    names: list[str],
+    call: dict[str, Any],
+    args: Namespace,
+    context: Context,
+    wait_s: float,
+) -> int:
+    """A command on several nodes. Whatever ends us early ends it on all of them."""
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
+    from handoff.nodes.client import new_key
+
     worst = 0
-    with ThreadPoolExecutor(max(1, args.limit)) as pool:
+    keys = {name: new_key() for name in names}
+    with ThreadPoolExecutor(args.limit) as pool:
         asked = {
-            pool.submit(
-                brain.call, name, "exec", call, key=new_key(), by=place.by(), wait_s=wait_s
-            ): name
-            for name in names
+            pool.submit(brain.call, name, "exec", call, key=key, by=place.by(), wait_s=wait_s): name
+            for name, key in keys.items()
         }
-        for future in as_completed(asked):
-            worst = max(worst, _told(asked[future], future, context))
+        try:
+            for future in as_completed(asked):
+                worst = max(worst, _told(asked[future], future, context))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for future, name in asked.items():
+                if not future.done():
+                    with contextlib.suppress(HandoffError, OSError):
+                        brain.ask("cancel", key=keys[name])
+            raise
     return worst
 
 
@@ -232,7 +258,7 @@ def whole(value: dict[str, Any], stream: str, had: int = 0) -> bytes:
 def _code(value: dict[str, Any]) -> int:
     """The exit code that a result stands for."""
     if value.get("status") == "timeout":
-        return 124
+        return TIMED_OUT
     if value.get("exit_code") is not None:
         return int(value["exit_code"])
     if value.get("signal"):
@@ -262,8 +288,6 @@ def _jobs(args: Namespace, context: Context) -> int:
     brain = place.client(args)
     if args.verb == "start":
         call = {**call_of(args, context), "job": True}
-        if args.timeout == "1h":
-            call["timeout_ms"] = 0
         ok, value = brain.call(args.node, "exec", call, key=new_key(), by=place.by())
         if not ok:
             raise place.failed(value)
@@ -277,17 +301,22 @@ def _jobs(args: Namespace, context: Context) -> int:
         ok, value = brain.call(args.node, "job_tail", {"job": job, "stream": stream})
         if not ok:
             raise place.failed(value)
-        _write_all(1, place.text_of(value.get("data", "")))
+        if context.json_wanted:
+            context.emit(value)
+        else:
+            _write_all(1, place.text_of(value.get("data", "")))
         return 0
     verb = {"wait": "job_wait", "kill": "job_kill", "forget": "job_forget"}[args.verb]
     given: dict[str, Any] = {"job": job}
     if args.verb == "wait":
-        given["timeout_ms"] = 3_600_000
+        given["timeout_ms"] = round(place.seconds(args.timeout or "1h") * 1000)
     ok, value = brain.call(args.node, verb, given, key=new_key(), by=place.by())
     if not ok:
         raise place.failed(value)
     place.tell(context, value, f"{job}: {value.get('state', 'done')}")
-    return _code(value.get("result", {})) if args.verb == "wait" else 0
+    if args.verb != "wait":
+        return 0
+    return TIMED_OUT if value.get("state") == "running" else _code(value.get("result", {}))
 
 
 def _job_list(brain: BrainClient, args: Namespace, context: Context) -> int:

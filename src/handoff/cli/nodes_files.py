@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 CHUNK = 1 << 18
 
 
+_MODE = "handoff nodes write NODE PATH --mode 644"
+
+
+def _length(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        import argparse
+
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes")
+    return int(text)
+
+
 def parser(name: str) -> Parser:
     """The verb's own flags."""
     about, examples = {
@@ -44,7 +55,7 @@ def parser(name: str) -> Parser:
     made.add_argument("path", help="on the node; ~ is its home")
     if name == "read":
         made.add_argument("--offset", type=int, default=0, help="first byte; below 0 from the end")
-        made.add_argument("--length", type=int, default=-1, help="how many bytes")
+        made.add_argument("--length", type=_length, default=-1, help="how many bytes")
     if name == "write":
         made.add_argument("--create", action="store_true", help="fail if it exists")
         made.add_argument("--append", action="store_true", help="add to its end")
@@ -101,10 +112,12 @@ def _write(args: Namespace, context: Context) -> int:
     if args.parents:
         given["parents"] = True
     if args.mode:
+        if not (args.mode.isascii() and args.mode.isdigit() and len(args.mode) <= 4):
+            raise UsageError(f"--mode {args.mode}: write it as 644", remedy=_MODE)
         try:
             given["permissions"] = int(args.mode, 8)
         except ValueError as error:
-            raise UsageError(f"--mode {args.mode}: write it as 644") from error
+            raise UsageError(f"--mode {args.mode}: write it as 644", remedy=_MODE) from error
     bar = place.progress(context, args.path, 0)
 
     def feed() -> Iterator[bytes]:
@@ -143,7 +156,8 @@ def _ls(args: Namespace, context: Context) -> int:
                 continue
             name = place.text_of(one["path"]).decode("utf-8", "surrogateescape")
             target = one.get("target")
-            arrow = f" -> {place.text_of(target).decode(errors='replace')}" if target else ""
+            arrow = f" -> {safe_line(place.text_of(target).decode(errors='replace'))}"
+            arrow = arrow if target else ""
             mark = "/" if one.get("kind") == "dir" else ""
             bits = f"{one.get('permissions', 0):04o}"
             context.show(f"{bits} {size(one.get('size', 0)):>9} {safe_line(name)}{mark}{arrow}")

@@ -6,7 +6,8 @@ import os
 import sys
 
 from handoff.cli import nodes_place as place
-from handoff.errors import UsageError
+from handoff.cli.parsing import count
+from handoff.errors import ConfigError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
     from handoff.cli.context import Context
     from handoff.cli.parsing import Parser
+
+
+#: seconds that a pairing code may be good for at most
+LONGEST_S = 24 * 3600
 
 
 def parser(name: str) -> Parser:
@@ -45,7 +50,7 @@ def parser(name: str) -> Parser:
     if name == "logs":
         made.add_argument("--node", default="", help="only about this node")
         made.add_argument("--key", default="", help="only about this call")
-        made.add_argument("-n", type=int, default=50, metavar="N", help="the last N rows")
+        made.add_argument("-n", type=count, default=50, metavar="N", help="the last N rows")
         made.add_argument("--verify", action="store_true", help="whether the chain is unbroken")
     if name == "import":
         made.add_argument("--tokens", metavar="FILE", default="", help="tokens.json of the plugin")
@@ -121,17 +126,23 @@ def _pair(args: Namespace, context: Context) -> int:
             f'  [node] server_url = "{told["address"]}"  name = "{told["name"]}"  token = "…"',
         )
         return 0
+    ttl = place.seconds(args.ttl)
+    if not 1 <= ttl <= LONGEST_S:
+        raise UsageError(
+            f"--ttl {args.ttl}: a code is good for 1s to {LONGEST_S // 3600}h",
+            remedy="handoff nodes pair NAME --ttl 10m",
+        )
     told = brain.ask(
         "code",
         name=args.name,
         address=args.address,
         replace=args.replace,
-        ttl_s=int(place.seconds(args.ttl)),
+        ttl_s=int(ttl),
         by=place.by(),
     )
-    minutes = told["ttl_s"] // 60
+    within = args.ttl if told["ttl_s"] % 60 else f"{told['ttl_s'] // 60} minutes"
     text = (
-        f"on the other machine, within {minutes} minutes:\n\n"
+        f"on the other machine, within {within}:\n\n"
         f"  hermes-node pair {told['code']}\n\n"
         f"  it will dial {told['address']}; this brain's key is {told['fingerprint']}"
     )
@@ -172,14 +183,12 @@ def _list(args: Namespace, context: Context) -> int:
 
 def _show(args: Namespace, context: Context) -> int:
     from handoff.cli.terminal import safe_line
-    from handoff.errors import UnknownNode
 
     brain = place.client(args)
     found = [one for one in brain.ask("nodes")["nodes"] if one["name"] == args.name]
-    if not found:
-        raise UnknownNode(f"there is no node '{args.name}'", remedy="handoff nodes list")
-    one = found[0]
+    one: dict[str, Any] = found[0] if found else {"state": "connected"}
     if one["state"] == "connected":
+        # of a name that nobody has the brain says which are near it
         ok, policy = brain.call(args.name, "policy", {}, by=place.by())
         one["policy"] = policy if ok else None
     if not context.human:
@@ -249,6 +258,9 @@ def _import(args: Namespace, context: Context) -> int:
     if not args.tokens and not args.settings:
         raise UsageError("nothing to import", remedy="handoff nodes import --tokens FILE")
     where = place.folder(args)
+    for given in filter(None, (args.tokens, args.settings)):
+        if not os.path.exists(given):
+            raise ConfigError(f"{given} does not exist", remedy="name a file here", path=given)
     make_folder(where)
     report: dict[str, Any] = {}
     variable = "HERMES_NODES_TOKEN_KEY"
@@ -288,7 +300,7 @@ def _logs(args: Namespace, context: Context) -> int:
         lines = [f"{one.file}:{one.line}: {one.what}" for one in report.findings]
         place.tell(context, value, "\n".join(lines) or f"{report.rows} rows, unbroken")
         return 1 if report.findings else 0
-    last: deque[dict[str, Any]] = deque(maxlen=max(1, args.n))
+    last: deque[dict[str, Any]] = deque(maxlen=args.n)
     for row in audit.rows(where):
         if args.node and row.get("node") != args.node:
             continue

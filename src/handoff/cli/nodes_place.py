@@ -6,7 +6,7 @@ import getpass
 import os
 
 from handoff.cli.parsing import Parser
-from handoff.errors import HandoffError, UsageError, from_json
+from handoff.errors import HandoffError, UnknownNode, UsageError, from_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,18 +65,22 @@ def failed(value: Mapping[str, Any]) -> HandoffError:
 
 
 def choose(brain: BrainClient, names: list[str], tags: list[str]) -> list[str]:
-    """The nodes that are meant, by name, tag, or ``all``.
+    """The nodes that are meant, by name, tag, or ``all``; each of them once.
 
     Raises:
-        UsageError: none was named. UnknownNode comes with the call.
+        UsageError: none was named. UnknownNode: none has the tags, or there are none. For a
+            name it comes with the call.
     """
-    chosen = [name for name in names if name != "all"]
+    chosen = list(dict.fromkeys(name for name in names if name != "all"))
     if tags or "all" in names:
         listed = brain.ask("nodes")["nodes"]
         for one in listed:
             fits = "all" in names or set(tags) <= set(one["tags"])
             if fits and one["state"] != "revoked" and one["name"] not in chosen:
                 chosen.append(one["name"])
+    if not chosen and (tags or names):
+        which = f"has the tag {' and '.join(tags)}" if tags else "is known"
+        raise UnknownNode(f"no node {which}", remedy="handoff nodes list")
     if not chosen:
         raise UsageError("no node is named", remedy="handoff nodes list")
     return chosen
@@ -173,6 +177,8 @@ def seconds(text: str) -> float:
 def tell(context: Context, value: Any, text: str) -> None:
     """The same for a program or for a person."""
     if context.human:
-        context.show(text)
+        from handoff.cli.terminal import safe
+
+        context.show(safe(text))
     else:
         context.emit(value)

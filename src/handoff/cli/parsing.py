@@ -71,7 +71,7 @@ def duration(text: str) -> float:
     """Seconds of ``90s``, ``10m``, ``1h30m``, or of a bare number of seconds."""
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
     total, number, at = 0.0, "", 0
-    if text.isascii() and text.replace(".", "", 1).isdigit():
+    if len(text) <= 32 and text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
     while at < len(text):
         if text[at].isascii() and (text[at].isdigit() or text[at] == "."):
@@ -83,7 +83,7 @@ def duration(text: str) -> float:
             break
         total += float(number) * units[unit]
         number, at = "", at + len(unit)
-    if at != len(text) or number or not text:
+    if at != len(text) or number or not text or len(text) > 32:
         raise argparse.ArgumentTypeError(f"'{text}' is not a duration such as 90s, 10m or 2h")
     return total
 

@@ -102,8 +102,13 @@ def check_address(address: str) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise BadRequest(f"'{address[:80]}' is no address: {error}", field="address") from None
-    if parts.scheme not in {"ws", "wss"} or not host or parts.username is not None:
-        raise BadRequest(f"'{address[:80]}' is no address: write wss://host:port", field="address")
+    odd = any(sign.isspace() or not sign.isprintable() for sign in address)
+    if parts.scheme not in {"ws", "wss"} or not host or parts.username is not None or odd:
+        raise BadRequest(
+            f"'{address[:80]}' is no address",
+            field="address",
+            remedy="write wss://host:port",
+        )
     if len(address.encode()) > 255:
         raise BadRequest("an address has at most 255 bytes", field="address")
     return address

@@ -59,7 +59,7 @@ def check_free(db: sqlite3.Connection, name: str) -> None:
     if row is not None and row["revoked_ms"] is None:
         raise NodeExists(
             f"a node '{name}' is known already",
-            remedy="revoke it first, or replace it",
+            remedy="replace it with --replace, or revoke it first",
             name=name,
         )
 
@@ -77,9 +77,18 @@ def tags_text(tags: Sequence[str]) -> str:
     return json.dumps(sorted(set(tags)))
 
 
-def unknown(name: str, more: str = "", known: Sequence[str] = ()) -> UnknownNode:
-    cause = f"there is no node '{name}'" + (f" {more}" if more else "")
-    return UnknownNode(cause, name=name, known=list(known)[:100])
+def unknown(db: sqlite3.Connection, name: str, more: str = "") -> UnknownNode:
+    """The error for a name that no node has, with those that are near it."""
+    import difflib
+
+    rows = db.execute("SELECT name FROM node ORDER BY name LIMIT 10000")
+    known = [str(row["name"]) for row in rows]
+    lower = {one.lower(): one for one in reversed(known)}
+    near = difflib.get_close_matches(name.lower()[:64], list(lower), n=3, cutoff=0.5)
+    shown = " or ".join(f"'{lower[one]}'" for one in near if lower[one] != name)
+    hint = f"; did you mean {shown}?" if shown else ""
+    cause = f"there is no node '{name[:64]}'" + (f" {more}" if more else "") + hint
+    return UnknownNode(cause, remedy="handoff nodes list", name=name[:64], known=known[:100])
 
 
 def record_of(row: sqlite3.Row) -> NodeRecord:

@@ -140,8 +140,8 @@ class NodeStore:
                 " WHERE name = ? AND token_sha256 IS NOT NULL",
                 (digest, sealed, name),
             ).rowcount
-        if not changed:
-            raise unknown(name, "that has a token")
+            if not changed:
+                raise unknown(db, name, "that has a token")
         return token
 
     def credential(self, name: str) -> Credential | None:
@@ -180,7 +180,8 @@ class NodeStore:
         for record in self.nodes():
             if record.name == name:
                 return record
-        raise unknown(name, known=[record.name for record in self.nodes()])
+        with self._database.reading() as db:
+            raise unknown(db, name)
 
     def revoke(self, name: str) -> bool:
         """Make its credential void; False if it was.
@@ -191,7 +192,7 @@ class NodeStore:
         with self._database.writing() as db:
             row = db.execute("SELECT revoked_ms FROM node WHERE name = ?", (name,)).fetchone()
             if row is None:
-                raise unknown(name)
+                raise unknown(db, name)
             if row["revoked_ms"] is not None:
                 return False
             now = self._clock.now_ms()
@@ -206,7 +207,7 @@ class NodeStore:
         """
         with self._database.writing() as db:
             if not db.execute("DELETE FROM node WHERE name = ?", (name,)).rowcount:
-                raise unknown(name)
+                raise unknown(db, name)
 
     def rename(self, name: str, to: str) -> None:
         """Another name for the same credential. The node must greet with it from now on.
@@ -220,7 +221,7 @@ class NodeStore:
         with self._database.writing() as db:
             row = db.execute("SELECT token_sealed FROM node WHERE name = ?", (name,)).fetchone()
             if row is None:
-                raise unknown(name)
+                raise unknown(db, name)
             if to == name:
                 return
             make_room(db, to, replace=False)
@@ -389,7 +390,7 @@ class NodeStore:
         with self._database.writing() as db:
             query = f"UPDATE node SET {column} = ? WHERE name = ?"  # noqa: S608  # our own names
             if not db.execute(query, (value, name)).rowcount:
-                raise unknown(name)
+                raise unknown(db, name)
 
     def _store_key(self) -> bytes:
         write_new(self._key_path, secrets.token_bytes(32))

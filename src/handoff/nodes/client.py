@@ -110,7 +110,8 @@ class BrainClient:
 
         key: the same when asking again. by: who asks. pieces: told of each stream's bytes.
         feed: the bytes of the stream into the call. Interrupted (Ctrl-C), the call is
-        cancelled and its result waited for once more.
+        cancelled and its result waited for once more. What ``pieces`` or ``feed`` raises ends
+        the call, and is raised.
 
         Raises:
             Unreachable, HandoffError: the request itself was refused.
@@ -142,6 +143,8 @@ class BrainClient:
                 else:
                     self._rest(sock)
                 return answer
+            except _Broken as broken:
+                raise broken.error from None
             except (ConnectionError, EOFError) as error:
                 # a stream can't be begun anew; without a key the same call is another call
                 again += 1
@@ -268,6 +271,13 @@ _READS = frozenset(
 )
 
 
+class _Broken(Exception):
+    """Whoever takes or gives a call's streams can't go on."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 def _talk(
     sock: socket.socket,
     request: dict[str, Any],
@@ -279,16 +289,22 @@ def _talk(
     import threading
 
     _send(sock, json_frame(request))
+    failed: list[Exception] = []
     if feed is not None:
-        threading.Thread(target=_feed, args=(sock, feed), daemon=True).start()
+        threading.Thread(target=_feed, args=(sock, feed, failed), daemon=True).start()
     cancelled = False
     came = bytearray()  # an interrupt in the middle of a frame loses none of it
     while True:
         try:
-            frame = _receive(sock, came)
+            try:
+                frame = _receive(sock, came)
+            except (OSError, EOFError):
+                if failed:
+                    raise _Broken(failed[0]) from None
+                raise
             if isinstance(frame, tuple):
                 if pieces is not None:
-                    pieces(*frame)
+                    _take(pieces, frame, request["key"], cancel)
                 continue
         except KeyboardInterrupt:
             if cancelled or not request["key"]:
@@ -302,9 +318,29 @@ def _talk(
         raise ProtocolViolation("the brain answered something else")
 
 
-def _feed(sock: socket.socket, feed: Iterator[bytes]) -> None:
+def _take(
+    pieces: Pieces, frame: tuple[str, bytes], key: str, cancel: Callable[[str], None]
+) -> None:
+    try:
+        pieces(*frame)
+    except Exception as error:  # nobody reads what the call writes any more: it ends
+        if key:
+            cancel(key)
+        raise _Broken(error) from error
+
+
+def _feed(sock: socket.socket, feed: Iterator[bytes], failed: list[Exception]) -> None:
+    """failed: told what the feed raised; the connection is cut then, its call with it."""
     with contextlib.suppress(OSError):
-        for data in feed:
+        while True:
+            try:
+                data = next(feed, None)
+            except Exception as error:  # the thread that waits for the answer raises it
+                failed.append(error)
+                sock.shutdown(socket.SHUT_RDWR)
+                return
+            if data is None:
+                break
             if data:
                 _send(sock, data_frame("in", data))
         _send(sock, json_frame({"end": True}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -10,7 +11,7 @@ import os
 from handoff.errors import FileInTheWay, NotARegularFile
 from handoff.nodes.node import paths
 
-__all__ = ["draft"]
+__all__ = ["draft", "free"]
 
 #: writers of one name at the same time
 WRITERS = 64
@@ -46,6 +47,15 @@ def draft(fd: int, name: str, shown: str) -> tuple[int, str]:
             return opened, part
         os.close(opened)
     raise FileInTheWay(f"{shown} is written to by {WRITERS} others at once", path=shown)
+
+
+def free(fd: int, name: str) -> None:
+    """Raise NotARegularFile if what has the name is neither file nor link."""
+    with contextlib.suppress(FileNotFoundError):
+        kind = paths.kind(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+        if kind not in {"file", "link"}:
+            word = "folder" if kind == "dir" else kind
+            raise NotARegularFile(f"{name}: a {word} stands there", remedy="name another place")
 
 
 def _ours(fd: int, part: str, opened: int) -> bool:

@@ -7,8 +7,8 @@ import os
 import stat
 import sys
 
-from handoff.errors import HandoffError, IntegrityFailed, NotARegularFile, ProtocolViolation
-from handoff.nodes.drafts import draft
+from handoff.errors import HandoffError, IntegrityFailed, ProtocolViolation
+from handoff.nodes.drafts import draft, free
 from handoff.nodes.node import paths
 from handoff.nodes.pack import Entry, Unpacker
 from handoff.nodes.trees import Counts, May, segments, sha256
@@ -188,7 +188,7 @@ class TreeWriter:
 
     def _make_link(self, entry: Entry) -> None:
         fd, name = self._where
-        self._free(fd, name)
+        free(fd, name)
         # a file that is this writer's alone keeps the name of the link until there is one
         held, part = draft(fd, name, entry.path)
         link = f"{part}.link"
@@ -222,7 +222,7 @@ class TreeWriter:
         self._left = list(entry.segments)
         if not self._dry:
             fd, name = self._enter(entry.path)
-            self._free(fd, name)
+            free(fd, name)
             self._file, self._part = draft(fd, name, entry.path)
             os.ftruncate(self._file, entry.size)
         self._entry = entry
@@ -291,14 +291,6 @@ class TreeWriter:
             os.close(self._where[0])
         self._where = (fd, name)
         return fd, name
-
-    @staticmethod
-    def _free(fd: int, name: str) -> None:
-        """Raise NotARegularFile if what is there is neither file nor link."""
-        with contextlib.suppress(FileNotFoundError):
-            kind = paths.kind(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
-            if kind not in {"file", "link"}:
-                raise NotARegularFile(f"a {'folder' if kind == 'dir' else kind} stands there")
 
     def _dress_folders(self) -> None:
         """Bits and times of folders, the innermost first: writing into them changed both."""

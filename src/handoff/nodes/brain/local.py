@@ -218,6 +218,7 @@ class _Call:
         self._pieces = self._piece if request.get("stream") is True else None
         self.feeds = request.get("feed") is True
         self._input: deque[bytes] = deque()
+        self._whole = self._cut = False
         self._news: asyncio.Future[None] | None = None
 
     def start(self) -> None:
@@ -243,13 +244,16 @@ class _Call:
             if frame[1]:
                 self._take(frame[1])
         elif frame.get("end"):
+            self._whole = True
             self._take(b"")
         elif frame.get("cancel"):
             self._owner.brain.cancel(self._key)
 
     def lost(self) -> None:
-        """The client is gone."""
+        """The client is gone. A command's input ends then; what else takes input is not done
+        with half of it."""
         if self.feeds:
+            self._cut = self._call.op != "exec"
             self._take(b"")
 
     async def _slowly(self) -> None:
@@ -289,6 +293,8 @@ class _Call:
             self._news = asyncio.get_running_loop().create_future()
             await self._news
         data = self._input.popleft()
+        if not data and self._cut and not self._whole:
+            self._owner.brain.cancel(self._key)  # it overtakes the end of the input
         self._local.hold(len(self._input) >= QUEUE)
         return data
 

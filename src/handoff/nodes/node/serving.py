@@ -44,6 +44,7 @@ class _Lines:
         self._stopped: set[str] = set()
         self._sent: dict[str, int] = {}
         self._ended = False
+        self._cut = False
 
     async def send(self, name: str, offset: int, data: bytes) -> None:
         """See :class:`handoff.nodes.node.streams.Streams`. The link counts a stream's bytes
@@ -68,6 +69,8 @@ class _Lines:
     async def receive(self) -> bytes:
         """See :class:`handoff.nodes.node.streams.Streams`."""
         while True:
+            if self._cut:
+                raise ConnectionError("the call was cancelled before its input was whole")
             while self._came:
                 if data := self._next():
                     self._serving.poke()
@@ -106,6 +109,11 @@ class _Lines:
     def stopped(self, name: str) -> None:
         self._stopped.add(name)
         self.drained(name)
+
+    def cut(self) -> None:
+        """The call is cancelled: what has not been taken of its input is not its end."""
+        self._cut = not self._ended
+        self._news.set()
 
     def lost(self) -> None:
         self._news.set()
@@ -153,6 +161,7 @@ class Serving:
             case StateAsked():
                 self._state(event)
             case CancelAsked() if event.id in self._keys:
+                self._lines[event.id].cut()
                 self._spawn(self._cancel(self._keys[event.id]))
             case SignalAsked() if event.id in self._keys:
                 self._spawn(self._signal(self._keys[event.id], event.signal))
@@ -177,7 +186,10 @@ class Serving:
         return lines
 
     async def _carry_out(self, number: int, key: str, call: Call, who: Who, lines: _Lines) -> None:
-        _, answer = await self._engine.call(key, call, who, lines)
+        def tell(answer: Result) -> None:
+            self._answer(number, answer)
+
+        _, answer = await self._engine.call(key, call, who, lines, tell)
         self._answer(number, answer)
 
     def _state(self, event: StateAsked) -> None:
@@ -197,8 +209,8 @@ class Serving:
 
     def _answer(self, number: int, answer: Result, *, repeated: bool = False) -> None:
         self._lines.pop(number, None)
-        self._keys.pop(number, None)
-        if self.alive:
+        first = self._keys.pop(number, None) is not None
+        if self.alive and first:
             self.link.finish(number, answer, repeated=repeated)
             self.poke()
 
