@@ -6,37 +6,22 @@ reads the Go node's ``config.toml`` as it is.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 
 from handoff import __version__
+from handoff.cli.hermes_node_parsing import VERBS, help_text, parser
 from handoff.cli.terminal import is_tty, safe, safe_line
-from handoff.errors import ConfigError, HandoffError, UsageError
+from handoff.errors import ConfigError, Failed, HandoffError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import Any
 
-VERBS = {
-    "pair": "become a node of the brain that showed a code",
-    "run": "dial the brain and serve it, in the foreground",
-    "status": "the link as it is now",
-    "stop": "end the node; --keep leaves its commands running",
-    "validate": "check the configuration and the policy",
-    "doctor": "check everything that a node needs",
-    "policy": "what may be done to this machine",
-    "asks": "commands that wait for a person here",
-    "approve": "allow one command once",
-    "deny": "refuse one command",
-    "lock": "end and refuse everything at once, until unlock",
-    "unlock": "take the lock away",
-    "logs": "what was asked of this machine",
-    "service": "text of a systemd or launchd service",
-}
+__all__ = ["VERBS", "entry", "help_text", "main", "parser"]
 
 
 def entry() -> None:
@@ -47,6 +32,9 @@ def entry() -> None:
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
     wants_json = "--json" in argv
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
         if not argv or argv[0] in {"-h", "--help", "help"}:
             print(help_text())
@@ -58,86 +46,27 @@ def main(argv: list[str]) -> int:
     except SystemExit as ended:  # argparse after --help
         return ended.code if isinstance(ended.code, int) else 2
     except HandoffError as error:
-        if wants_json:
-            body = {**error.to_json(), "exit_code": error.exit_code}
-            print(json.dumps(body), file=sys.stderr)
-        else:
-            print(f"hermes-node: {safe(error.cause)}", file=sys.stderr)
-            if error.remedy:
-                print(f"  try: {safe(error.remedy)}", file=sys.stderr)
-        return error.exit_code
+        return _report(error, wants_json=wants_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        failed = Failed(f"{name}{error.strerror or error}", remedy="hermes-node doctor")
+        return _report(failed, wants_json=wants_json)
     except KeyboardInterrupt:
         return 130
 
 
-def help_text() -> str:
-    """What ``hermes-node --help`` prints."""
-    lines = [
-        "Let a brain run commands and move files on this machine, under this machine's policy.",
-        "",
-        "usage: hermes-node [--config PATH] VERB ...",
-        "",
-    ]
-    lines += [f"  {name:<9} {about}" for name, about in VERBS.items()]
-    lines += [
-        "",
-        "examples:",
-        "  hermes-node pair hn1…            (the code that `handoff nodes pair` shows)",
-        "  hermes-node run",
-        "",
-        "Files: ~/.hermes-node/config.toml, policy.toml; --config names another folder's.",
-        "Exit: 0 done, 1 failed, 2 usage, 3 not allowed now, 4 not found, 5 unreachable.",
-    ]
-    return "\n".join(lines)
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse whose mistakes are typed."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises: UsageError."""
-        raise UsageError(message, remedy=f"{self.prog} --help")
-
-
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
-    top = _Parser(prog="hermes-node", allow_abbrev=False)
-    top.add_argument("--config", default="", metavar="PATH")
-    top.add_argument("--json", action="store_true")
-    sub = top.add_subparsers(dest="verb", required=True)
-    made = {
-        name: sub.add_parser(name, help=about, description=about, allow_abbrev=False)
-        for name, about in VERBS.items()
-    }
-    for one in made.values():
-        one.add_argument("--config", default=argparse.SUPPRESS, metavar="PATH")
-        one.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-    pair = made["pair"]
-    pair.add_argument("code", nargs="?", default="", help="the code; '-' reads it from stdin")
-    pair.add_argument("--name", default="", help="this node's name, where the code has none")
-    pair.add_argument("--server", default="", metavar="URL", help="older brains: their address")
-    pair.add_argument(
-        "--token-file", default="", metavar="FILE", help="older brains: file with the token"
-    )
-    pair.add_argument(
-        "--pin", default="", metavar="HEX", help="older brains: certificate's SHA-256"
-    )
-    pair.add_argument(
-        "--plugin", action="store_true", help="older brains: it is hermes-node-plugin up to v0.1.2"
-    )
-    pair.add_argument(
-        "--allow", action="append", default=[], metavar="PATH", help="readable and writable here"
-    )
-    made["stop"].add_argument("--keep", action="store_true", help="leave its commands running")
-    for name in ("approve", "deny"):
-        made[name].add_argument("ask", help="what `hermes-node asks` shows")
-    made["logs"].add_argument("-n", type=int, default=50, metavar="N")
-    made["logs"].add_argument("--verify", action="store_true")
-    made["service"].add_argument("kind", choices=("systemd", "launchd"))
-    return top
+def _report(error: HandoffError, *, wants_json: bool) -> int:
+    if wants_json:
+        body = {**error.to_json(), "exit_code": error.exit_code}
+        print(json.dumps(body), file=sys.stderr)
+    else:
+        print(f"hermes-node: {safe(error.cause)}", file=sys.stderr)
+        if error.remedy:
+            print(f"  try: {safe(error.remedy)}", file=sys.stderr)
+    return error.exit_code
 
 
 def _run(argv: list[str]) -> int:
@@ -220,15 +149,32 @@ def _pair(args: Namespace) -> int:
     return 0
 
 
+def _token(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(4096).strip()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", remedy="name the token's file") from error
+    except UnicodeDecodeError:
+        token = ""
+    if not token or not token.isprintable() or " " in token:
+        raise ConfigError(f"{path} holds no token", remedy="write the token alone into it")
+    return token
+
+
 def _pair_old(args: Namespace, path: str) -> int:
+    from handoff.link.pairing import check_name
+    from handoff.link.tls import Pin
     from handoff.nodes.node.config import Config, server_url, write
 
     if not args.server or not args.token_file or not args.name:
         raise UsageError(
             "an older brain needs --server, --token-file and --name", remedy="hermes-node --help"
         )
-    with open(args.token_file, encoding="ascii") as file:
-        token = file.read().strip()
+    token = _token(args.token_file)
+    check_name(args.name)
+    if args.pin:
+        Pin.of_hex(args.pin)
     try:
         url = server_url(args.server)
     except ValueError as error:
@@ -393,7 +339,7 @@ def _logs(args: Namespace) -> int:
         text = "\n".join(lines) or f"{report.rows} rows, unbroken"
         _tell(args, {"rows": report.rows, "findings": found}, text)
         return 1 if found else 0
-    for row in deque(audit.rows(where), maxlen=max(1, args.n)):
+    for row in deque(audit.rows(where), maxlen=args.n):
         if args.json or not is_tty(sys.stdout):
             print(json.dumps(row))
         else:

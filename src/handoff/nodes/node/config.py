@@ -13,17 +13,20 @@ import os
 import re
 import tomllib
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from handoff.errors import ConfigError
+from handoff.errors import BadRequest, ConfigError
 from handoff.link.files import write_private
+from handoff.link.pairing import check_name
 from handoff.wire.node.sealing import b64url, from_b64url
 
 __all__ = ["Config", "load", "server_url", "write"]
 
 LIMIT = 256 * 1024
+#: seconds
+DAY_S = 86400.0
 DEFAULT_PATH = "/ws/nodes"
 _KNOWN: dict[str, dict[str, type]] = {
     "node": {
@@ -147,6 +150,9 @@ def _parse(value: Mapping[str, Any], path: str) -> Config:
             times[name] = seconds(found.get(f"node.{name}", default))
         except ValueError as error:
             raise wrong(f"node.{name}", str(error)) from error
+        if not 0 < times[name] <= DAY_S:
+            raise wrong(f"node.{name}", "must be above 0, and no more than a day")
+    _check_texts(found, wrong)
     factor = found.get("node.backoff_factor", 2.0)
     if not 1.0 <= factor <= 100.0:
         raise wrong("node.backoff_factor", "must be between 1 and 100")
@@ -169,6 +175,26 @@ def _parse(value: Mapping[str, Any], path: str) -> Config:
         unknown=tuple(unknown),
         **times,
     )
+
+
+def _check_texts(found: Mapping[str, Any], wrong: Callable[[str, str], ConfigError]) -> None:
+    """What would else come to light only when the brain is dialled."""
+    try:
+        check_name(found["node.name"])
+    except BadRequest as error:
+        raise wrong("node.name", f"can't be used: {error.cause}") from error
+    pin = found.get("server.pinned_cert_sha256", "")
+    if pin and not re.fullmatch(r"[0-9A-Fa-f]{64}", pin.replace(":", "").strip()):
+        raise wrong("server.pinned_cert_sha256", "must be 64 hexadecimal digits")
+    proxy = found.get("node.proxy_url", "")
+    try:
+        parts = urllib.parse.urlsplit(proxy)
+        good = not proxy or (parts.scheme in {"http", "https"} and bool(parts.hostname))
+        _ = parts.port
+    except ValueError:
+        good = False
+    if not good:
+        raise wrong("node.proxy_url", "must be http://host:port or https://host:port")
 
 
 _WORDS = {str: "text", list: "list", int: "whole number", float: "number", bool: "truth value"}

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidHandshake, InvalidURI
+from websockets.exceptions import WebSocketException
 
 from handoff.errors import ConfigError, PairingRefused, Unreachable
 from handoff.link.ciphers import CIPHERS
@@ -50,6 +50,8 @@ STABLE_S = 30.0
 RATE_S = 1.0
 #: seconds of one attempt to connect
 DIAL_S = 10.0
+#: what dialling raises; ImportError: a proxy of a kind (SOCKS) that is not spoken here
+_UNREACHED = (OSError, WebSocketException, ImportError, ValueError)
 #: bytes of a frame before the brain is known
 FIRST_FRAME = 64 * 1024
 
@@ -161,7 +163,7 @@ class Dialler:
                 return await self._serve(socket, link)
         except ConfigError as error:
             return Close(1000, "bad_config", error.cause)
-        except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
+        except _UNREACHED as error:
             return Close(1006, "unreachable", _why(error))
 
     async def _serve(self, socket: Any, link: NodeLink) -> Close:
@@ -272,7 +274,7 @@ async def pair(code: PairingCode, key: MachineKey, clock: Clock, name: str = "")
         async with _dial(config, Pin(key=code.brain_key)) as socket:
             assert isinstance(socket, ClientSocket)
             close = await Pump(socket, link, happened, clock).run()
-    except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
+    except _UNREACHED as error:
         raise Unreachable(
             f"{config.server_url}: {_why(error)}",
             remedy="check that the brain runs (handoff nodes serve) and can be reached from here",

@@ -47,6 +47,7 @@ def systemd(config: str) -> str:
 def _unit_word(word: str) -> str:
     """A word as systemd reads it (systemd.service(5), COMMAND LINES)."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    escaped = escaped.replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"' if shlex.quote(word) != word else escaped
 
 
