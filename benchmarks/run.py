@@ -29,6 +29,7 @@ FILES = [
     "node_link",
     "nodes",
     "node_scale",
+    "node_memory",
     "sessions",
     "daemon_idle",
     "fanout",
