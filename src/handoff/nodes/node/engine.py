@@ -120,17 +120,25 @@ class Engine:
         await self._execs.clean(now)
 
     async def call(
-        self, key: str, call: Call, who: Who, streams: Streams | None = None
+        self,
+        key: str,
+        call: Call,
+        who: Who,
+        streams: Streams | None = None,
+        tell: Callable[[Result], None] | None = None,
     ) -> tuple[bool, Result]:
         """Carry out a call, or tell what came of it before. Never raises a HandoffError:
-        what goes wrong is the answer. (True, result) or (False, CallFailed)."""
+        what goes wrong is the answer. (True, result) or (False, CallFailed).
+
+        tell: given a command's answer before that is written down here; until it is, the
+        keeper still has it."""
         lines = streams or NoStreams()
         try:
             if call.reads:
                 return True, await self._looks.noted(
                     key, call, who, lambda: self._read(call, lines)
                 )
-            return await self._once(key, call, who, lines)
+            return await self._once(key, call, who, lines, tell)
         except Exception as error:
             return False, failed(key, call, error)
 
@@ -203,7 +211,14 @@ class Engine:
             return False, CallFailed.of(unknown)
         return seen.ok, calls.result_from_json(type(call), seen.ok, seen.answer)
 
-    async def _once(self, key: str, call: Call, who: Who, streams: Streams) -> tuple[bool, Result]:
+    async def _once(
+        self,
+        key: str,
+        call: Call,
+        who: Who,
+        streams: Streams,
+        tell: Callable[[Result], None] | None,
+    ) -> tuple[bool, Result]:
         digest = calls.digest(call)
         args = {
             name: value
@@ -230,6 +245,8 @@ class Engine:
                 answer = await self._do(key, call, streams)
             except ConnectionError:
                 return self._cut(key, call, row)
+            if tell is not None and isinstance(answer[1], ExecResult):
+                tell(answer[1])
             self._written(key, answer, row)
             ended.set_result(answer)
             return answer
