@@ -7,7 +7,7 @@ what; it does not do anything.
 
 Theory of operation
 -------------------
-There are seven machines.
+There are eight machines.
 
 *Task* is what the coordinator sees. ``pending`` lasts until an executor has taken the
 plan: the workspace is being made, or the task stands in the machine's queue. ``running``
@@ -32,6 +32,9 @@ asked for it, and again after a crash until it is done.
 *Attempt* is the frozen intent to open one new session from a handoff record. Its rows never
 lead back to ``requested``: at most one launch is ever intended. Nothing that a model says
 leads further than ``acknowledged``, and no state means that the work went on.
+
+*Delivery* is a handoff record on its way to a task, or to another store: no opening. One that
+stays ``intended`` was cut off, and what came of it is not known.
 
 *Link* is one connection between a brain and a node, seen from either end: each message of
 the handshake has one place, calls belong to ``open``, and nothing leads back from
@@ -174,6 +177,12 @@ ATTEMPT: Table = {
     "superseded": {},
 }
 
+DELIVERY: Table = {
+    "intended": {"delivered": "delivered", "delivery_failed": "failed"},
+    "delivered": {},
+    "failed": {},
+}
+
 LINK: Table = {
     "opened": {
         "hello": "greeted",
@@ -196,6 +205,7 @@ MACHINES: dict[str, Table] = {
     "run": RUN,
     "effect": EFFECT,
     "attempt": ATTEMPT,
+    "delivery": DELIVERY,
     "link": LINK,
 }
 

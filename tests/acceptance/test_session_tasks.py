@@ -133,6 +133,32 @@ def test_a_record_that_can_t_be_had_starts_nothing(
     assert cli("tasks").ok().lines() == []
 
 
+def test_a_dispatch_is_seen_with_its_record(
+    agentd: Agentd, git_repo: Repository, isolated_home: Home
+) -> None:
+    """Sessions and tasks are one story: the journal knows which task a record went to, before
+    it is handed out again; and it was no opening."""
+    cli = agentd.cli.within(git_repo.path)
+    ref = create(cli, git_repo.path, state())
+    refused = cli("dispatch", "--from", ref, "--executor", "no-such-executor", "--json")
+    assert refused.code
+    task = cli("dispatch", "--from", ref, "--executor", "fake", "--detach").ok().json()["id"]
+    for words in (("log", ref), ("status", ref), ("status",)):
+        told = cli("session", *words, "--json").ok().json()
+        assert [one["state"] for one in told["deliveries"]] == ["failed", "delivered"], words
+        assert told["deliveries"][1]["came_of_it"] == {"task": task}
+        assert told["attempts"] == []
+    read = cli("session", "read", ref, "--json").ok().json()
+    [found] = [one for one in read["discrepancies"] if one["code"] == "already_delivered"]
+    assert (found["severity"], task in found["message"]) == ("warn", True)
+    assert cli("session", "verify", "--json").ok().json()["journal"]["deliveries"] == 2
+    journal = isolated_home.path / ".handoff" / "sessions" / "journal.sqlite3"
+    if journal.exists():
+        journal.write_bytes(b"this is no journal")
+        again = cli("dispatch", "--from", ref, "--executor", "fake", "--detach").ok()
+        assert "will not show this" in again.err
+
+
 def finished(agentd: Agentd, git_repo: Repository, prompt: str) -> tuple[Cli, str]:
     cli = agentd.cli.within(git_repo.path)
     words = ["--verify", "test -f a.txt", "--executor", "fake"]

@@ -98,6 +98,8 @@ LEGAL = {
     ("attempt", "launch_failed", "superseded"): "superseded",
     ("attempt", "closed", "superseded"): "superseded",
     ("attempt", "abandoned", "superseded"): "superseded",
+    ("delivery", "intended", "delivered"): "delivered",
+    ("delivery", "intended", "delivery_failed"): "failed",
     ("link", "opened", "hello"): "greeted",
     ("link", "opened", "pair"): "pairing",
     ("link", "opened", "close"): "closing",

@@ -165,14 +165,7 @@ def run(args: Namespace, context: Context) -> int:
     """Dispatch; on a terminal follow the start."""
     body = request(args, context)
     watch = context.human and not args.detach
-    task = context.client().post(
-        "/api/tasks",
-        body,
-        # Who watches the start, or does not care for it, need not wait for it in silence.
-        {"wait": 0 if context.human or args.detach else None},
-        look=context.command("tasks", "--limit", "3"),
-        answer_s=ANSWER_S,
-    )
+    task = _sent(body, args, context)
     if context.human:
         from handoff.cli import render
 
@@ -184,6 +177,31 @@ def run(args: Namespace, context: Context) -> int:
     if sys.platform == "darwin" and not args.no_terminal and context.local:
         _open_terminal(task["id"], context)
     return _follow_start(task, context) if watch else 0
+
+
+def _sent(body: dict[str, Any], args: Namespace, context: Context) -> dict[str, Any]:
+    """The task. One that goes on from a record is noted with the record, before and after."""
+    delivery = None
+    if args.record is not None:
+        from handoff.cli.task_records import Delivery
+
+        delivery = Delivery(args, context)
+    try:
+        task: dict[str, Any] = context.client().post(
+            "/api/tasks",
+            body,
+            # Who watches the start, or does not care for it, need not wait for it in silence.
+            {"wait": 0 if context.human or args.detach else None},
+            look=context.command("tasks", "--limit", "3"),
+            answer_s=ANSWER_S,
+        )
+    except HandoffError as error:
+        if delivery:
+            delivery.failed(error)
+        raise
+    if delivery:
+        delivery.done(task)
+    return task
 
 
 def _follow_start(task: dict[str, Any], context: Context) -> int:

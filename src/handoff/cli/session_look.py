@@ -241,6 +241,8 @@ def _log(args: Namespace, context: Context) -> int:
         context.show(f"  attempts can't be told: {safe_line(reply['attempts_unknown'])}")
     for one in reply["attempts"]:
         context.show(f"  attempt {one['attempt_id']}: {one['state']}, {one['certainty']}")
+    for one in reply["deliveries"]:
+        context.show(f"  {place.delivery(one)}")
     return 0
 
 

@@ -397,6 +397,17 @@ def show_findings(context: Context, reply: dict[str, Any]) -> None:
         context.show(f"  {marked('lost')} a rule of the user: {safe_line(text)}")
 
 
+def delivery(one: dict[str, Any]) -> str:
+    """Where a record went without an opening, as a line."""
+    from handoff.cli.terminal import safe_line
+
+    to, came = one["to"], one["came_of_it"]
+    where = f" on {to['target']}" if to.get("target") else ""
+    what = f"a task{where}" if to.get("kind") == "task" else f"profile '{to.get('profile', '')}'"
+    told = came.get("task") or came.get("ref") or came.get("why") or one["explain"]
+    return safe_line(f"given to {what}  {when(one['at'])}  {one['state']}: {told}")
+
+
 def finding(one: dict[str, Any]) -> str:
     """A finding as a line."""
     from handoff.cli.terminal import safe_line

@@ -60,7 +60,9 @@ def _status(args: Namespace, context: Context) -> int:
     found = reply.get("attempts", [reply])
     for one in found:
         _show_status(one, context)
-    if not found:
+    for one in reply.get("deliveries", []):
+        context.show(place.delivery(one))
+    if not found and not reply.get("deliveries"):
         context.show("no attempts")
     return 0
 

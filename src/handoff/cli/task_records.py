@@ -11,9 +11,11 @@ from handoff.errors import HandoffError, InputTooLarge, NotAllowed, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable
     from typing import Any
 
     from handoff.cli.context import Context
+    from handoff.sessions.journal import Actor
     from handoff.sessions.service import Service
 
 
@@ -47,7 +49,6 @@ def plan_of(ref: str, args: Namespace, context: Context, limit: int) -> tuple[by
         WorkspaceMismatch, NotAllowed: it is another project's.
         InputTooLarge: the plan would have more than ``limit`` bytes.
     """
-    from handoff.sessions.service import Caller
     from handoff.sessions.task_prompt import task_plan
     from handoff.sessions.text import one_line
 
@@ -55,10 +56,11 @@ def plan_of(ref: str, args: Namespace, context: Context, limit: int) -> tuple[by
     place = _folder(args, context)
     given = {"ref": ref, **({"workspace": place} if place else {})}
     try:
-        shown = made.call("show", given, Caller("cli"))
+        shown = _shown(made, given)
     except UsageError as error:
         error.remedy = "handoff session list --help"
         raise
+    args.record = shown["ref"]  # a reference of an older format stands for this one
     blocking = [one for one in shown["discrepancies"] if one["severity"] == "block"]
     if blocking:
         raise NotAllowed(
@@ -78,6 +80,72 @@ def plan_of(ref: str, args: Namespace, context: Context, limit: int) -> tuple[by
         )
     name = one_line(shown["state"]["goal"]["text"], 60)
     return plan, f"handoff-{shown['manifest']['handoff_id'][:8]}.md", name
+
+
+def _shown(made: Service, given: dict[str, Any]) -> dict[str, Any]:
+    """The record as `show` has it. In which program it was made is nothing to a task."""
+    from handoff.sessions.actions import check
+    from handoff.sessions.service_read import shown
+
+    return shown(made, check("show", given), hosted=False)
+
+
+class Delivery:
+    """That a record goes to a task, in the journal of its profile: written down before, and
+    once more when it is known what came of it. A journal that can't be written to keeps nobody
+    from going on: that is said."""
+
+    def __init__(self, args: Namespace, context: Context) -> None:
+        from handoff.clock import SystemClock
+
+        self._context, self._made = context, sessions(args)
+        self._id, self._begun = "d-" + SystemClock().new_id(), False
+        ref, to = args.record, {"kind": "task", "target": context.target or ""}
+
+        def begin() -> None:
+            from handoff.sessions import deliveries
+
+            deliveries.intend(self._made.journal, self._id, ref, to, _actor())
+            self._begun = True
+
+        self._noted(begin)
+
+    def done(self, task: dict[str, Any]) -> None:
+        """A task came of it."""
+        self._settle("delivered", {"task": str(task["id"])})
+
+    def failed(self, error: HandoffError) -> None:
+        """It was refused; where the answer was lost, what came of it stays unknown."""
+        from handoff.errors import OutcomeUnknown
+
+        if not isinstance(error, OutcomeUnknown):
+            self._settle("delivery_failed", {"why": error.cause})
+
+    def _settle(self, kind: str, payload: dict[str, str]) -> None:
+        from handoff.sessions import deliveries
+
+        if self._begun:
+            self._noted(
+                lambda: deliveries.settle(self._made.journal, self._id, kind, payload, _actor())
+            )
+
+    def _noted(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except HandoffError as error:
+            self._context.say(f"note: the journal of handoffs will not show this: {error.cause}")
+
+
+def _actor() -> Actor:
+    """Who dispatches: the session around this call, or a person."""
+    import os
+
+    from handoff.sessions.hosts import surrounding
+    from handoff.sessions.journal import Actor
+    from handoff.sessions.recover import user
+
+    around = surrounding(os.environ)
+    return Actor("source", around[0][0]) if around else Actor("person", user())
 
 
 def _folder(args: Namespace, context: Context) -> str:

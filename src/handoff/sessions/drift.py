@@ -39,7 +39,7 @@ class Now:
     ``lost_provider``: of the source's model, if the profile names it no more.
     ``opened``: other attempts of the record that reached a session. ``parallel``: a second
     opening is meant. ``host``: findings of the host's side (codes such as
-    ``tool_not_allowed``), passed on."""
+    ``tool_not_allowed``), passed on. ``given``: where else the record went, in words."""
 
     now_ms: int
     workspace: str = ""
@@ -50,6 +50,7 @@ class Now:
     parallel: bool = False
     lost_provider: str = ""
     host: Sequence[Mapping[str, str]] = ()
+    given: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -307,6 +308,9 @@ def _others(records: RecordsView, record: Record, now: Now) -> Iterator[dict[str
             "another attempt has opened a session from this record",
             attempts=list(now.opened),
         )
+    if now.given:
+        places = ", ".join(now.given[-3:])
+        yield _one("already_delivered", "warn", f"it was given to {places}", to=list(now.given))
     if record.quarantined:
         yield _one(
             "secret_suspected", "warn", "today's rules find secrets in it; they are not shown",

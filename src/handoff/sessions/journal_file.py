@@ -20,11 +20,11 @@ from collections.abc import Iterator
 
 from handoff.errors import JournalCorrupt, SchemaTooNew, StorageError, StorageFull, TimedOut
 
-__all__ = ["JOURNAL", "LOCK", "SCHEMA_VERSION", "exists", "reading", "writing"]
+__all__ = ["JOURNAL", "LOCK", "SCHEMA_VERSION", "exists", "knows_deliveries", "reading", "writing"]
 
 JOURNAL = "journal.sqlite3"
 LOCK = os.path.join("locks", "journal.lock")
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 #: seconds for which one process waits for another's transaction, which takes milliseconds
 WAIT = 20.0
 #: what a test may change: a file that need not outlive a power cut
@@ -69,6 +69,23 @@ CREATE TRIGGER attempts_stay BEFORE UPDATE ON attempts
 CREATE TRIGGER attempts_remain BEFORE DELETE ON attempts
     BEGIN SELECT RAISE(ABORT, 'attempts are never removed'); END;
 """
+#: what version 2 adds
+_DELIVERIES = """
+CREATE TABLE deliveries (
+    number INTEGER PRIMARY KEY, delivery_id TEXT NOT NULL, ref TEXT NOT NULL,
+    kind TEXT NOT NULL, at INTEGER NOT NULL, actor TEXT NOT NULL,
+    payload TEXT NOT NULL CHECK (length(CAST(payload AS BLOB)) <= 2048),
+    prev TEXT NOT NULL, hash TEXT NOT NULL, UNIQUE (delivery_id, kind)
+) STRICT;
+CREATE INDEX deliveries_by_ref ON deliveries (ref, number);
+CREATE TABLE delivery_head (
+    only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL, hash TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER deliveries_stay BEFORE UPDATE ON deliveries
+    BEGIN SELECT RAISE(ABORT, 'deliveries are never changed'); END;
+CREATE TRIGGER deliveries_remain BEFORE DELETE ON deliveries
+    BEGIN SELECT RAISE(ABORT, 'deliveries are never removed'); END;
+"""
 
 
 def exists(root: str) -> bool:
@@ -112,8 +129,15 @@ def writing(root: str) -> Iterator[sqlite3.Connection]:
     with _typed(root), _locked(root), contextlib.closing(_connect(root)) as db:
         db.execute("BEGIN IMMEDIATE")
         try:
-            if _check_version(db, root) == 0:
-                _create(db)
+            version = _check_version(db, root)
+            if version == 0:
+                _run(db, _SCHEMA)
+                db.execute("INSERT INTO head VALUES (1, 0, ?)", ("0" * 64,))
+                db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            if version < SCHEMA_VERSION:
+                _run(db, _DELIVERIES)
+                db.execute("INSERT INTO delivery_head VALUES (1, 0, ?)", ("0" * 64,))
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             yield db
             db.execute("COMMIT")
         except BaseException:
@@ -157,16 +181,18 @@ def _check_version(db: sqlite3.Connection, root: str) -> int:
     return version
 
 
-def _create(db: sqlite3.Connection) -> None:
+def knows_deliveries(db: sqlite3.Connection) -> bool:
+    """Whether this journal's format has deliveries; one that was only read has none yet."""
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] >= 2)
+
+
+def _run(db: sqlite3.Connection, statements: str) -> None:
     statement = ""
-    for part in _SCHEMA.split(";"):
+    for part in statements.split(";"):
         statement += part + ";"
         if sqlite3.complete_statement(statement):
             db.execute(statement)
             statement = ""
-    db.execute("INSERT INTO head VALUES (1, 0, ?)", ("0" * 64,))
-    db.execute(f"PRAGMA application_id = {_APPLICATION}")
-    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 @contextlib.contextmanager

@@ -50,7 +50,7 @@ def frozen(db: sqlite3.Connection, attempt_id: str) -> dict[str, Any]:
     ).fetchone()
     if row is None:
         raise unknown(attempt_id)
-    value = _parsed(row[0], attempt_id)
+    value = parsed(row[0], attempt_id)
     same = (past.digest(value), value.get("attempt_id"), value.get("ref"))
     if same != (row[1], attempt_id, row[2]):
         raise JournalCorrupt(f"attempt {attempt_id} was changed", attempt_id=attempt_id)
@@ -83,11 +83,12 @@ def _event(row: tuple[Any, ...]) -> Event:
     number, attempt, seq, kind, at, actor, text, prev, mark = row
     if past.link(prev, number, (attempt, seq, kind, at, actor, text)) != mark:
         raise JournalCorrupt(f"event {number} of the opening journal was changed", number=number)
-    payload = _parsed(text, attempt)
+    payload = parsed(text, attempt)
     return Event(number, attempt, seq, kind, at, actor, payload, prev, mark)
 
 
-def _parsed(text: str, attempt_id: str) -> dict[str, Any]:
+def parsed(text: str, attempt_id: str) -> dict[str, Any]:
+    """A JSON object of the journal's. Raises JournalCorrupt."""
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -185,7 +186,7 @@ def reservations(db: sqlite3.Connection, ref: str) -> list[tuple[str, Owner]]:
 
 
 def _owner(text: str, attempt_id: str) -> Owner:
-    value = _parsed(text, attempt_id)
+    value = parsed(text, attempt_id)
     try:
         return Owner(**value)
     except TypeError as error:

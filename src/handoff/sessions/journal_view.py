@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from handoff.lifecycle import ATTEMPT_LIVE
+from handoff.sessions import deliveries
 from handoff.sessions import history as past
 from handoff.sessions import journal_file as file
 from handoff.sessions import journal_rows as rows
@@ -128,12 +129,13 @@ class JournalView:
         }
 
     def verify(self) -> dict[str, Any]:
-        """Check every event of every attempt: ``{events, attempts, head}``.
+        """Check every event of every attempt and delivery: ``{events, attempts, deliveries,
+        head}``.
 
         Raises:
             JournalCorrupt: a row is missing, added, changed or out of order.
         """
         if not file.exists(self.root):
-            return {"events": 0, "attempts": 0, "head": past.GENESIS}
+            return {"events": 0, "attempts": 0, "deliveries": 0, "head": past.GENESIS}
         with file.reading(self.root) as db:
-            return rows.verify(db)
+            return {**rows.verify(db), "deliveries": deliveries.verify(db)}

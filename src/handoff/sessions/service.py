@@ -30,7 +30,9 @@ opening_status  of an attempt: ``attempt_id``, ``ref``, ``state``, ``requested``
                 ``session_identified``, ``handoff_read``, ``acknowledged``,
                 ``user_confirmed``, ``child_exit``, ``resume_verified`` (always false),
                 ``certainty``, ``destination``, ``prompt``, ``reservation``, ``anomalies``,
-                ``allowed_next``, ``explain``; of a record: ``ref``, ``attempts`` [those]
+                ``allowed_next``, ``explain``; of a record, or of all: ``ref``, ``attempts``
+                [those], ``deliveries`` [{delivery_id, ref, to, state, at, actor, came_of_it,
+                explain}]: where it went without an opening
 read            ``ref``, ``document_sha256``, ``page``, ``pages``, ``next_page``,
                 ``pages_sha256``, ``constraint_ids``, ``discrepancies``, ``verdict``,
                 ``dropped``, ``quarantined``, ``content`` (fenced), with an attempt:
@@ -43,9 +45,9 @@ show            ``ref``, ``manifest``, ``state``, ``document``, ``quarantined``,
 validate        ``ref``, ``valid``, ``faults`` [{ref, code, message}], ``lint`` [{pointer,
                 code, message}], ``dropped``
 log             ``ref``, ``ancestors``, ``children``, ``newer``, ``attempts`` [status],
-                ``attempts_unknown`` (why they can't be told, or "")
+                ``deliveries``, ``attempts_unknown`` (why these can't be told, or "")
 verify          ``faults`` [{ref, code, message}], ``records`` (how many were looked at),
-                ``journal`` {events, attempts, head}
+                ``journal`` {events, attempts, deliveries, head}
 confirm, adopt, abandon, open_created, open_submitted, open_failed
                 as opening_status
 open_begin      ``attempt_id``, ``prompt`` (to submit, as it is), ``workspace``, ``route``,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from handoff.errors import HandoffError, NotFound, StorageError, WorkspaceMissing
-from handoff.sessions import drift, projects, routes
+from handoff.sessions import deliveries, drift, projects, routes
 from handoff.sessions.host import KINDS, HostAdapter
 from handoff.sessions.host_store import Opener
 from handoff.sessions.preflight import Finding, Intent, Report, preflight
@@ -146,7 +146,7 @@ def drift_of(
     """What of a record does not hold now. ``host``: where it opens, or was opened; another
     kind than the source's has nothing to be compared. ``but``: attempts that do not count as
     others."""
-    opened, unknown = _opened(service, record.ref, but)
+    opened, given, unknown = _opened(service, record.ref, but)
     source = record.manifest["source"]
     version, lost, more = _hosted(service, host, source)
     unknown = [*unknown, *more]
@@ -163,6 +163,7 @@ def drift_of(
             parallel,
             lost,
             unknown,
+            given,
         ),
     )
 
@@ -196,9 +197,10 @@ def _hosted(
 
 def _opened(
     service: Service, ref: str, but: Sequence[str]
-) -> tuple[list[str], list[dict[str, str]]]:
-    """The attempts of a record that reached a session, and what to say if that can't be told:
-    a record is a file of its own, and can be read beside a journal that is damaged.
+) -> tuple[list[str], list[str], list[dict[str, str]]]:
+    """The attempts of a record that reached a session, where it went besides, and what to say if
+    that can't be told: a record is a file of its own, and can be read beside a journal that is
+    damaged.
 
     Raises:
         StorageError: it can't be told, and the call is about an attempt.
@@ -210,12 +212,24 @@ def _opened(
             for attempt in journal.attempts(ref)
             if attempt not in but and journal.history(attempt).state in _IDENTIFIED
         ]
+        given = [_given(one) for one in deliveries.listed(journal, ref) if one["state"] != "failed"]
     except StorageError as error:
         if any(but):
             raise
         message = f"whether it was opened already can't be told: {error.cause}"
-        return [], [{"code": "unavailable", "severity": "warn", "message": message}]
-    return found, []
+        return [], [], [{"code": "unavailable", "severity": "warn", "message": message}]
+    return found, given, []
+
+
+def _given(delivery: Mapping[str, Any]) -> str:
+    """A delivery in a few words."""
+    to, came = delivery["to"], delivery["came_of_it"]
+    if to.get("kind") == "task":
+        where = f" on {to['target']}" if to.get("target") else ""
+        what = f"task {came['task']}{where}" if came.get("task") else f"a task{where}"
+    else:
+        what = f"Hermes' profile '{to.get('profile', '')}'"
+    return what if delivery["state"] == "delivered" else f"perhaps {what}"
 
 
 def _lost_provider(

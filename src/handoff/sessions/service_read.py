@@ -8,7 +8,7 @@ from typing import Any
 
 from handoff.errors import JournalCorrupt, StorageError
 from handoff.sessions import acknowledge as reading
-from handoff.sessions import drift, lint, owner, projects, serving
+from handoff.sessions import deliveries, drift, lint, owner, projects, serving
 from handoff.sessions import state as states
 from handoff.sessions.document import labelled
 from handoff.sessions.records_view import Page, Record
@@ -294,15 +294,17 @@ def log(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str
     told = service.records.log(ref)
     made = service.records.raw(ref)[0]
     journal = service.journal
-    attempts, why = list[dict[str, Any]](), ""
+    attempts, given_to, why = list[dict[str, Any]](), list[dict[str, Any]](), ""
     try:
         attempts = [journal.status(attempt) for attempt in journal.attempts(ref)]
+        given_to = deliveries.listed(journal, ref)
     except StorageError as error:
         why = error.cause
     return {
         **told,
         "newer": service.records.newer(made),
         "attempts": attempts,
+        "deliveries": given_to,
         "attempts_unknown": why,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handoff.errors import ActorRefused, HandoffError
-from handoff.sessions import owner
+from handoff.sessions import deliveries, owner
 from handoff.sessions.journal import Actor
 from handoff.sessions.recover import inspect, user
 from handoff.sessions.service import Caller, Service
@@ -16,7 +16,7 @@ __all__ = ["abandon", "adopt", "confirm", "opening_status", "person_of", "recove
 
 
 def opening_status(service: Service, given: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-    """What is known of an attempt, or of all attempts of a record."""
+    """What is known of an attempt, or of all attempts and deliveries (of a record)."""
     journal = service.journal
     if "attempt_id" in given:
         return journal.status(given["attempt_id"])
@@ -24,7 +24,11 @@ def opening_status(service: Service, given: Mapping[str, Any], _caller: Caller) 
     attempts = journal.attempts(ref)
     if ref and not attempts:
         service.records.raw(ref)  # no such record is another answer than no attempt
-    return {"ref": ref, "attempts": [journal.status(one) for one in attempts]}
+    return {
+        "ref": ref,
+        "attempts": [journal.status(one) for one in attempts],
+        "deliveries": deliveries.listed(journal, ref),
+    }
 
 
 def person_of(service: Service, caller: Caller, attempt_id: str = "") -> Actor:
