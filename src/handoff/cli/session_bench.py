@@ -54,14 +54,17 @@ def parser(name: str) -> Parser:
 def run(_name: str, args: Namespace, context: Context) -> int:
     """Do it."""
     from handoff.sessions import bench
+    from handoff.sessions.bench import scratch
 
     suites = tuple(args.suite) or bench.SUITES
-    seeded = bench.run(args.seed, suites, args.rounds, _Progress())
     measured: dict[str, Any] = {}
-    if "B" in suites:
-        from handoff.sessions.bench.measured import measured as measure
+    scratch.cleared()
+    with scratch.ended_by_signals():
+        seeded = bench.run(args.seed, suites, args.rounds, _Progress())
+        if "B" in suites:
+            from handoff.sessions.bench.measured import measured as measure
 
-        measured = measure()
+            measured = measure()
     passed = seeded["passed"] and all(row["passed"] for row in measured.get("pace", ()))
     told = {"seeded": seeded, "measured": measured, "passed": passed}
     if args.write:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from tests.support.console import HANDOFF
+from tests.support.waiting import until
 from tests.unit.cli.calling import Caller
 
 from handoff.sessions import bench
@@ -16,6 +24,52 @@ from handoff.sessions.bench import Metric, faults
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gate that does not hold."""
     monkeypatch.setattr(faults, "metrics", lambda _seed: [Metric("C L1 named", 1, 4, 10_000)])
+
+
+@pytest.fixture
+def playing(tmp_path: pathlib.Path) -> Iterator[tuple[subprocess.Popen[bytes], pathlib.Path]]:
+    """A run of suite D that is under way, and where its folders are."""
+    place = tmp_path / "tmp"
+    place.mkdir()
+    env = {**os.environ, "TMPDIR": str(place), "HOME": str(tmp_path)}
+    words = ["session", "bench", "--suite", "D", "--rounds", "500"]
+    with subprocess.Popen(
+        [HANDOFF, *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as run:
+        try:
+            until(lambda: list(place.glob("handoff-bench-*")))
+            yield run, place
+        finally:
+            run.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_leaves_nothing(playing: Any, number: int) -> None:
+    run, place = playing
+
+    def ended() -> bool:
+        run.send_signal(number)  # an opener that is played right now takes one for itself
+        return run.poll() is not None
+
+    until(ended)
+    assert run.returncode in (128 + number, -number)
+    assert list(place.iterdir()) == []
+
+
+def test_what_a_killed_run_left_goes_with_the_next_one(
+    playing: Any, call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, place = playing
+    (living,) = place.glob("handoff-bench-*")
+    foreign = place / "handoff-bench-abc"
+    foreign.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    assert call("session", "bench", "--suite", "C").code == 0
+    assert living.is_dir(), "its run lives"
+    run.kill()
+    run.wait()
+    assert call("session", "bench", "--suite", "C").code == 0
+    assert list(place.iterdir()) == [foreign], "which names no process of ours"
 
 
 def test_all_gates_hold(call: Caller) -> None:

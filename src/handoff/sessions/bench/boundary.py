@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 from handoff.clock import FakeClock
 from handoff.sessions import hosts, profile
-from handoff.sessions.bench import Metric
+from handoff.sessions.bench import Metric, scratch
 from handoff.sessions.bench.chance import Chance
 from handoff.sessions.bench.formats import RULES, made
 from handoff.sessions.bench.gathering import Memory, opened
@@ -150,7 +149,7 @@ def forms(secret: str) -> Mapping[str, bytes]:
 
 def metrics(seed: int) -> list[Metric]:
     """B9 as rows."""
-    with tempfile.TemporaryDirectory(prefix="handoff-bench-") as folder:
+    with scratch.folder() as folder:
         traffic = Traffic(Chance(seed, "boundary"), folder)
         traffic.run()
         written = traffic.bytes()

@@ -10,14 +10,13 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from handoff.clock import FakeClock
 from handoff.errors import HandoffError, JournalCorrupt, StorageError
 from handoff.sessions import launch, owner
-from handoff.sessions.bench import Metric
+from handoff.sessions.bench import Metric, scratch
 from handoff.sessions.bench.stage import PERSON, PROFILE, SOURCE, frozen, hasty, journal
 from handoff.sessions.environment import scrub
 from handoff.sessions.journal import Journal, Reservation
@@ -82,7 +81,7 @@ def _failing_disks() -> tuple[int, int]:
 @contextlib.contextmanager
 def _journal(clock: FakeClock | None = None) -> Iterator[tuple[str, Journal]]:
     """A journal with two prepared attempts, in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="handoff-bench-") as folder, hasty():
+    with scratch.folder() as folder, hasty():
         root = os.path.join(folder, "handoff")
         book = journal(root, clock)
         book.prepare(frozen(_A, "/"), SOURCE)

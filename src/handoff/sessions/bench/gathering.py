@@ -11,14 +11,13 @@ import contextlib
 import functools
 import os
 import pathlib
-import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from handoff.errors import Failed
 from handoff.sessions import evidence, host_store, launch, prompt, workspace
 from handoff.sessions.actions import TOOL
-from handoff.sessions.bench import Metric
+from handoff.sessions.bench import Metric, scratch
 from handoff.sessions.bench.chance import Chance
 from handoff.sessions.bench.formats import RULES, made
 from handoff.sessions.bench.preservation import oracle
@@ -155,7 +154,7 @@ def session_of(chance: Chance, tokens: int) -> tuple[Memory, list[Planted]]:
 def metrics(seed: int) -> list[Metric]:
     """The rows of these stages."""
     chance = Chance(seed, "gathering")
-    with tempfile.TemporaryDirectory(prefix="handoff-bench-") as folder:
+    with scratch.folder() as folder:
         rows = _recall(chance, folder)
         rows.append(_trail(chance, os.path.join(folder, "repository")))
     return [*rows, *_quiet(chance)]

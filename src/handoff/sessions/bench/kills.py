@@ -14,7 +14,6 @@ import pathlib
 import pty
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from typing import Any
 
 from handoff.clock import SystemClock
 from handoff.errors import TimedOut
-from handoff.sessions.bench import Metric
+from handoff.sessions.bench import Metric, scratch
 from handoff.sessions.bench.chance import Chance
 from handoff.sessions.bench.stage import PERSON, SOURCE, frozen
 from handoff.sessions.journal import Journal
@@ -176,7 +175,7 @@ def rounds(seed: int, count: int, tick: Callable[[int], None] = lambda _done: No
     points = list(POINTS)
     found = Rounds()
     for number in range(count):
-        with tempfile.TemporaryDirectory(prefix="handoff-bench-") as folder:
+        with scratch.folder() as folder:
             if number % 2 == 0:
                 point = points[number // 2 % len(points)]
                 ends = ("ends", "fails", "is killed")  # after a start: all but those that stay
@@ -250,7 +249,7 @@ def terminals() -> tuple[int, int]:
     kinds = ("terminal", "pipe", "closed")
     for given in kinds:
         for taken in kinds:
-            with tempfile.TemporaryDirectory(prefix="handoff-bench-") as folder:
+            with scratch.folder() as folder:
                 place = Place(folder, "ends")
                 code = _with(place, given, taken)
                 opens = given == taken == "terminal"
@@ -286,7 +285,7 @@ def _with(place: Place, given: str, taken: str) -> int:
 
 def crowd(count: int = CROWD) -> tuple[int, int]:
     """That many openers at once on one attempt: (starts, refusals)."""
-    with tempfile.TemporaryDirectory(prefix="handoff-bench-") as folder:
+    with scratch.folder() as folder:
         place = Place(folder, "ends")
         _code, told = run(place, _A, "--crowd", str(count))
         codes = Counter(told.get("codes", []))

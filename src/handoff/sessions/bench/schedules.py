@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from handoff.clock import FakeClock
 from handoff.errors import HandoffError, LaunchFailed
 from handoff.sessions import history as past
 from handoff.sessions.acknowledge import acknowledge, read_page
-from handoff.sessions.bench import Metric
+from handoff.sessions.bench import Metric, scratch
 from handoff.sessions.bench.stage import (
     DOCUMENT,
     PERSON,
@@ -280,7 +279,7 @@ def play(count: int, base: int, tick: Callable[[int], None] = lambda _done: None
     ends: Counter[str] = Counter()
     twice = illegal = launches = 0
     first = ""
-    with tempfile.TemporaryDirectory(prefix="handoff-bench-") as folder, hasty():
+    with scratch.folder() as folder, hasty():
         for number in range(count):
             place = os.path.join(folder, str(number))
             world = World(place, base + number)
