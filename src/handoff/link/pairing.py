@@ -30,6 +30,7 @@ __all__ = [
     "brain_proof",
     "check_answer",
     "check_name",
+    "check_time",
     "new_code",
     "node_proof",
     "pair_message",
@@ -40,6 +41,8 @@ __all__ = [
 #: seconds that a code is good for, and wrong proofs that it survives
 TTL_S = 600
 ATTEMPTS = 5
+#: seconds that a code is good for at most
+LONGEST_S = 86400
 
 _PREFIX = "hn1"
 _VERSION = 1
@@ -112,6 +115,12 @@ def check_address(address: str) -> str:
     if len(address.encode()) > 255:
         raise BadRequest("an address has at most 255 bytes", field="address")
     return address
+
+
+def check_time(ttl_s: int) -> None:
+    """Raise BadRequest if a code can't be good for so many seconds."""
+    if not 1 <= ttl_s <= LONGEST_S:
+        raise BadRequest(f"a code is good for 1 to {LONGEST_S} seconds", field="ttl_s")
 
 
 def new_code(address: str, brain_key: bytes, name: str = "") -> PairingCode:

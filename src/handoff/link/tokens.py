@@ -27,6 +27,7 @@ from handoff.link.pairing import (
     PairingCode,
     brain_proof,
     check_name,
+    check_time,
     new_code,
     node_proof,
     stored_secret,
@@ -278,9 +279,10 @@ class NodeStore:
         """A pairing code to show, once.
 
         Raises:
-            BadRequest: the address or the name can't be one.
+            BadRequest: the address, the name or the time can't be one.
             NodeExists: a node of that name is known, and ``replace`` is false.
         """
+        check_time(ttl_s)
         code = new_code(address, brain_key, name)
         now = self._clock.now_ms()
         with self._database.writing() as db:

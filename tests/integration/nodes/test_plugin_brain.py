@@ -104,6 +104,21 @@ def test_a_home_that_is_missing_is_made_by_the_first_use(home: pathlib.Path) -> 
     assert (home / "handoff" / "nodes").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize(
+    "words", [("--port", "99999"), ("--address", "foo bar"), ("--host", "no.such.invalid")]
+)
+def test_a_restart_that_can_not_be_leaves_the_brain_that_there_was(
+    home: pathlib.Path, words: tuple[str, str]
+) -> None:
+    settings(home, "port = 0\n")
+    use("node_list")
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    with pytest.raises(SystemExit):
+        Commands(Runtime()).run(parser.parse_args(["restart", *words]))
+    assert use("node_list")["count"] == 0
+
+
 def test_several_processes_at_once_start_one(home: pathlib.Path) -> None:
     settings(home, "port = 0\n")
     code = (

@@ -201,6 +201,12 @@ def test_a_code_expires(store: NodeStore, clock: FakeClock) -> None:
     assert store.nodes() == []
 
 
+@pytest.mark.parametrize("ttl_s", [-1, 0, 86401, 10**12])
+def test_a_code_is_good_for_a_while_and_no_longer(store: NodeStore, ttl_s: int) -> None:
+    with pytest.raises(BadRequest, match="seconds"):
+        store.new_code(ADDRESS, BRAIN.public, "lab", ttl_s=ttl_s)
+
+
 def test_a_code_survives_few_wrong_proofs(store: NodeStore) -> None:
     code = store.new_code(ADDRESS, BRAIN.public, "lab", attempts=3)
     right = pair_message(code, NODE.public)

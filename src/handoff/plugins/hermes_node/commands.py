@@ -235,6 +235,7 @@ class Commands:
         from dataclasses import replace
 
         from handoff.link.files import make_folder
+        from handoff.link.pairing import check_address
         from handoff.nodes.brain.main import load_settings, save_settings
 
         folder = self._runtime.folder()
@@ -246,6 +247,10 @@ class Commands:
             changes["tls"] = args.tls == "on"
         make_folder(folder)
         settings = load_settings(folder)
+        if changes.get("address"):
+            check_address(args.address)
+        if args.port > 65535:
+            raise UsageError(f"--port {args.port} is none", remedy="give 0 to 65535")
         if changes:
             save_settings(folder, replace(settings, **changes))
         brain = self._runtime.client(start=False)
@@ -258,7 +263,14 @@ class Commands:
 
                     raise TimedOut("the brain does not end", remedy=f"look at {folder}/brain.json")
                 time.sleep(0.05)
-        told = self._runtime.client().ask("status")
+        try:
+            told = self._runtime.client().ask("status")
+        except HandoffError:
+            # with what was given it can't serve: nodes come back to the brain that there was
+            save_settings(folder, settings)
+            with contextlib.suppress(HandoffError):
+                self._runtime.client().ask("status")
+            raise
         if args.json:
             return _json({"status": "restarted", **told})
         print(f"restarted — listening on port {told['port']}")
