@@ -20,6 +20,13 @@ def settled(folder: pathlib.Path) -> None:
         time.sleep(0.01)
 
 
+@pytest.fixture(autouse=True)
+def alone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders above the test's own are changed by others at any time."""
+    above, own = bases._above, str(tmp_path.resolve())
+    monkeypatch.setattr(bases, "_above", lambda path: [p for p in above(path) if p.startswith(own)])
+
+
 def swap_for_link(at: pathlib.Path) -> None:
     at.rename(at.with_name("moved"))
     at.symlink_to(at.with_name("moved"))
