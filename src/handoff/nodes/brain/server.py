@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http
+import logging
 import os
 import ssl
 from collections import Counter
@@ -40,6 +41,18 @@ STRANGERS = 64
 ALL_STRANGERS = 512
 #: bytes of a frame before a node is known
 FIRST_FRAME = 16 * 1024
+
+log = logging.getLogger("handoff.nodes.port")
+
+
+def _worth_it(record: logging.LogRecord) -> bool:
+    """Whoever hangs up before the library's refusal is out makes it log a fault of its own,
+    with all frames: nothing that a stranger should be able to fill a log with. What breaks on
+    a node's link is told by the pump."""
+    return record.getMessage() != "unexpected internal error"
+
+
+log.addFilter(_worth_it)
 
 
 class _Visit:
@@ -105,6 +118,7 @@ class NodePort:
                 close_timeout=2,
                 max_size=FIRST_FRAME,
                 write_limit=WRITE_LIMIT,
+                logger=log,
             )
         except OSError as error:
             raise ConfigError(
