@@ -48,7 +48,9 @@ class Engine:
     def at_once(self, key: str, call: Call, who: Any) -> None:
         """Nothing is so near that it is answered within the read that brought it."""
 
-    async def call(self, key: str, call: Call, who: Any, lines: Any) -> tuple[bool, Result]:
+    async def call(
+        self, key: str, call: Call, who: Any, lines: Any, tell: Any = None
+    ) -> tuple[bool, Result]:
         if not isinstance(call, Exec):
             return True, Facts(os="linux")
         if key not in self._calls:
