@@ -99,6 +99,8 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9_,.]*(?:[a-zA-Z%]{0,3})\Z")
 _PATH = re.compile(r"(?:\.{0,2}/|~/|[A-Za-z]:\\)[^\s=]*\Z|[\w.-]+/[\w./-]+\.[a-z0-9]{1,5}\Z")
 _URL_LOGIN = re.compile(r"([^\s/?#:@\"'`<>\[\]]{0,256}):([^\s/?#\"'`<>]{1,512})@")
 _URL_TOKEN = re.compile(r"([A-Za-z0-9_.~%-]{16,512})@")
+# Characters from the colon of an address to the `@` behind its credentials.
+_LOGIN_MAX = 1024
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]{12,1024}={0,4}")
 _BASIC = re.compile(r"[A-Za-z0-9+/]{12,1024}={0,2}(?![A-Za-z0-9+/=])")
 _LOGIN_OPTION = re.compile(r"(?:=|[ \t]{1,4})[\"']?[^\s:\"']{1,128}:([^\s\"']{1,512})")
@@ -122,14 +124,15 @@ def find_pairs(view: View) -> list[Span]:
         for at in view.places_by(word, part) if view.places(part) else ():
             if at < until:
                 continue  # inside of a value that is taken out whole
-            start, end = view.name(at, len(word))
+            end = view.name_end(at + len(word))
+            if text[end : end + 1] not in _FOLLOWS:
+                continue
+            start = view.name_start(at)
             if start < at and start and text[start - 1] == "\\" and text[start] in "nrt":
                 start += 1
             if start in seen:
                 continue
             seen.add(start)
-            if text[end : end + 1] not in _FOLLOWS:
-                continue
             name = text[start:end].strip("-.")
             secret, strong = judged.get(name) or judged.setdefault(name, _secret_name(name))
             if not secret:
@@ -252,17 +255,24 @@ def _is_secret(value: str, *, strong: bool, quoted: bool) -> bool:
         return False
     if " " in value:
         return False
-    has_digit = any(c.isdigit() for c in value)
-    has_sign = any(not c.isalnum() and c not in "_-. " for c in value)
-    has_both = any(c.islower() for c in value) and any(c.isupper() for c in value)
+    has_digit = any(map(str.isdigit, value))
+    bare = value.replace("_", "").replace("-", "").replace(".", "")
+    has_sign = bool(bare) and not bare.isalnum()
+    has_both = any(map(str.islower, value)) and any(map(str.isupper, value))
     if len(value) < 8:
         return has_digit and (has_sign or has_both or value[:1].isalpha())
     return has_digit or has_sign or (has_both and len(value) >= 16)
 
 
 def _urls(view: View) -> Iterator[Span]:
-    text = view.text
+    text, sign = view.text, -1
     for at in view.places(b"://"):
+        if sign < at:
+            sign = text.find("@", at)
+            if sign < 0:
+                return
+        if sign - at > _LOGIN_MAX:
+            continue
         login = _URL_LOGIN.match(text, at + 3)
         if login is not None:
             value = login[2]
@@ -293,8 +303,8 @@ def _schemes(view: View) -> Iterator[Span]:
             if match is None:
                 continue
             value = match.group()
-            digit = any(c.isdigit() for c in value)
-            both = any(c.islower() for c in value) and any(c.isupper() for c in value)
+            digit = any(map(str.isdigit, value))
+            both = any(map(str.islower, value)) and any(map(str.isupper, value))
             if digit and (word == "bearer " or (both and len(value) % 4 == 0)):
                 yield Span(match.start(), match.end(), "authorization", value)
 

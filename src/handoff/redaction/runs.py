@@ -123,18 +123,24 @@ class Broken:
         lows = map(classes.rfind, repeat(b" "), repeat(0), starts)
         highs = map(classes.find, repeat(b" "), (end for _, end in self._gaps))
         nexts = [*starts[1:], -2]
-        first, begin = -1, 0
-        number = -1
+        first, begin, number, size = -1, 0, -1, len(forms)
+        runs, known = self._runs, self._forms
         for (start, end), low, high, following in zip(self._gaps, lows, highs, nexts, strict=True):
             number += 1
             if high == following:  # it goes on over the next line end as well
                 if first < 0:
                     first, begin = number, low + 1
             elif first >= 0:
-                self._add(forms, first, number, begin, high if high >= 0 else len(forms))
+                self._add(forms, first, number, begin, high if high >= 0 else size)
                 first = -1
-            elif (high if high >= 0 else len(forms)) - end + start - low > SHORTEST:
-                self._add(forms, number, number, low + 1, high if high >= 0 else len(forms))
+            elif (high if high >= 0 else size) - end + start - low > SHORTEST:
+                if forms[end] in _SIGNS:
+                    self._add(forms, number, number, low + 1, high if high >= 0 else size)
+                    continue
+                # Of the few things that are done for each line, this is the dearest.
+                word = forms[low + 1 : start] + forms[end : high if high >= 0 else size]
+                known.setdefault(word, []).append(len(runs))
+                runs.append((number, number, low + 1, high if high >= 0 else size))
 
     def _add(self, forms: bytes, first: int, last: int, low: int, high: int) -> None:
         gaps = self._gaps[first : last + 1]

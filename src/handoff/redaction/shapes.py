@@ -341,7 +341,7 @@ def _tokens(
                 continue
             run = match.end()
             start, value = at, match.group()
-            if shape.mixed and not any(c.isdigit() for c in value[len(anchor) :]):
+            if shape.mixed and not any(map(str.isdigit, value[len(anchor) :])):
                 continue
             before = _BEFORE.get(shape.kind)
             if before is not None:

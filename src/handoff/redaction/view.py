@@ -9,6 +9,8 @@ that a place in the copy is the place in the text.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
@@ -19,6 +21,8 @@ Value = TypeVar("Value")
 
 # Kelvin sign and dotted I: the two characters outside of ASCII whose small letter is in it.
 _FOLDED = (("\u0130", "i"), ("\u212a", "k"))
+#: characters of a name before and behind a word in it
+NAME_MAX = 64
 _NAME = classes(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
 
 #: words whose places can be asked for. None stands inside of another, nor overlaps itself
@@ -100,10 +104,13 @@ class View:
                 found.setdefault(match.group(), []).append(match.start())
                 match = _ANY.search(lower, match.start() + 1)
             return found
+        matched: defaultdict[bytes, list[int]] = defaultdict(list)
         for sought in _BY_LETTER:
             for match in sought.finditer(lower):
-                word, before = _MATCHED.get(match.group()) or (match.group(), 0)
-                found.setdefault(word, []).append(match.start() - before)
+                matched[match[0]].append(match.start())
+        for part, places in matched.items():
+            word, before = _MATCHED.get(part, (part, 0))
+            found[word] = [place - before for place in places] if before else places
         for match in _OPTION.finditer(lower):
             at, end = match.span()
             if end - at > 2:
@@ -160,21 +167,29 @@ class View:
         return broken or None
 
     @once
-    def _names(self) -> bytes:
+    def names(self) -> bytes:
+        """The text by its signs: ``a`` for those that a name is made of, else a blank."""
         return self.copy.translate(_NAME)
 
-    def name(self, at: int, length: int) -> tuple[int, int]:
-        """The whole name around a word, at most 64 characters more on each side."""
-        names = self._names
-        low, high = max(0, at - 64), min(len(names), at + length + 64)
-        start = names.rfind(b" ", low, at) + 1
-        end = names.find(b" ", at + length, high)
-        return start or low, end if end >= 0 else high
+    def name_start(self, at: int) -> int:
+        """Where the name around a word begins, at most 64 characters before it."""
+        low = max(0, at - NAME_MAX)
+        return self.names.rfind(b" ", low, at) + 1 or low
+
+    def name_end(self, at: int) -> int:
+        """Where the name that goes on at ``at`` ends, at most 64 characters behind it."""
+        high = at + NAME_MAX
+        end = self.names.find(b" ", at, high)
+        return end if end >= 0 else min(len(self.names), high)
 
     def window(self, start: int, end: int) -> View:
         """A part of the text. What was judged is kept."""
         made = View(self.text[start:end])
         made.random, made.suspects, made.encoded = self.random, self.suspects, self.encoded
+        if "found" in self.__dict__:
+            made.__dict__["found"] = _cut_places(self.found, start, end)
+        if "runs" in self.__dict__:
+            made.__dict__["runs"] = _cut_runs(self.runs, start, end)
         return made
 
     def blotted(self, spans: Sequence[tuple[int, int]]) -> View:
@@ -212,6 +227,30 @@ def _folded(text: str) -> str:
     for sign, letter in _FOLDED:
         text = text.replace(sign, letter)
     return text
+
+
+def _cut_places(found: dict[bytes, list[int]], low: int, high: int) -> dict[bytes, list[int]]:
+    """The places of words in a window."""
+    cut = {}
+    for word, places in found.items():
+        first = bisect_left(places, low)
+        last = bisect_left(places, high - len(word) + 1, first)
+        if first < last:
+            cut[word] = [at - low for at in places[first:last]]
+    return cut
+
+
+def _cut_runs(runs: list[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
+    """The runs in a window: those at its edges as far as they are in it."""
+    first = max(0, bisect_left(runs, (low, 0)) - 1)
+    last = bisect_left(runs, (high, 0), first)
+    cut = [(start - low, end - low) for start, end in runs[first:last]]
+    if cut and cut[0][0] < 0:
+        cut[:1] = [(0, cut[0][1])] if cut[0][1] >= SHORTEST else []
+    if cut and cut[-1][1] > high - low:
+        start = cut[-1][0]
+        cut[-1:] = [(start, high - low)] if high - low - start >= SHORTEST else []
+    return cut
 
 
 def _kept(

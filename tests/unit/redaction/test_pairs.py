@@ -157,3 +157,9 @@ def test_a_scheme_without_its_value_is_nothing() -> None:
         'authorization="Bearer "',
     ):
         assert Redactor(b"k").redact(text) == text
+
+
+def test_a_word_far_into_a_long_name_tells_its_value() -> None:
+    name = "pass_the_" + "long_" * 12 + "api_token"
+    redacted = Redactor(b"k").redact(f'{name} = "a1B2c3D4e5F6"')
+    assert MARK.sub("M", redacted) == f'{name} = "M"'

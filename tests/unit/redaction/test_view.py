@@ -67,7 +67,21 @@ def test_a_name_is_what_its_characters_say(text: str, data: st.DataObject) -> No
         start -= 1
     rest = re.compile("[A-Za-z0-9_.-]{0,64}").match(text, at + length)
     assert rest is not None
-    assert View(text).name(at, length) == (start, rest.end())
+    assert View(text).name_start(at) == start
+    assert View(text).name_end(at + length) == rest.end()
+
+
+@settings(max_examples=400, deadline=None)
+@given(_TEXTS, st.integers(0, 600), st.integers(0, 600), st.booleans())
+def test_what_is_kept_in_a_window_is_as_if_looked_up_anew(
+    text: str, low: int, high: int, long: bool
+) -> None:
+    text = text + " " * 600 if long else text
+    low, high = sorted((low % (len(text) + 1), high % (len(text) + 1)))
+    seen = View(text)
+    assert seen.runs is not None
+    assert seen.found is not None
+    same(seen.window(low, high), View(text[low:high]))
 
 
 @st.composite
