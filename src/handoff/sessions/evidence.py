@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handoff.errors import HandoffError, NotFound
-from handoff.sessions import claims, host_store
+from handoff.sessions import claims, excerpts, host_store
 from handoff.sessions.guard import Guard
 from handoff.sessions.host_store import Message, Opener, SessionStore
 from handoff.sessions.proofs import Proofs
@@ -28,6 +29,8 @@ from handoff.sessions.workspace import Binding
 KIB = 1024
 #: of the last messages: how many, bytes of text, bytes of one tool result (head and tail)
 LAST, TEXT_LIMIT, TOOL_LIMIT = 200, 64 * KIB, 256
+#: of these, for lines from before the last messages: messages, bytes
+EARLIER, EARLIER_LIMIT = 100, 24 * KIB
 #: of candidate rules: how many, bytes of one
 CANDIDATES, CANDIDATE_LIMIT = 256, 4 * KIB
 #: words by which a rule of the user is known: English, Italian, German, Chinese
@@ -47,7 +50,8 @@ _STRONG = re.compile(r"[\d/_.:]|[a-z][A-Z]")
 @dataclass(frozen=True)
 class Bundle:
     """What was gathered, redacted. ``frozen``: what a record stores (JSON).
-    ``messages``: the window, for a writer: id, role, text, cut. ``last_message``: the freeze
+    ``messages``: the window, for a writer: id, role, text, cut; ``excerpt`` where these are lines
+    from before the last messages. ``last_message``: the freeze
     point. ``notes``: what could not be had, and why."""
 
     frozen: dict[str, Any]
@@ -88,8 +92,8 @@ def gather(
             last = store.last_message(session_id)
             family = store.family(session_id)
             candidates = _candidates(store, family)
-            window = _window(store, family)
-            first = window[0]["id"] if window else ""
+            window = _messages(store, family, {str(one["id"]) for one in candidates})
+            first = next((one["id"] for one in window if "excerpt" not in one), "")
     else:
         notes.append("no session store: messages are unavailable")
     frozen["candidates"] = candidates
@@ -153,11 +157,29 @@ def _cut(text: str, limit: int) -> str:
     return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n{tail}"
 
 
-def _window(store: SessionStore, family: list[str]) -> list[dict[str, Any]]:
+def _messages(store: SessionStore, family: list[str], candidates: set[str]) -> list[dict[str, Any]]:
+    """The last messages, and, where these are not all, lines of those before them; both within
+    the one bound."""
+    window = _window(store, family, LAST, TEXT_LIMIT)
+    first = next(iter(store.messages(family)), None)
+    if not window or first is None or window[0]["id"] == first.id:
+        return window
+    # What the lines take, the window loses: they are chosen from all that it might not show.
+    kept = _window(store, family, LAST - EARLIER, TEXT_LIMIT - EARLIER_LIMIT)
+    start = kept[0]["id"] if kept else ""
+    earlier = itertools.takewhile(lambda one: one.id != start, store.messages(family))
+    found = excerpts.pick(earlier, EARLIER_LIMIT, EARLIER, without=candidates)
+    told = [_told(one.message, one.text, one.message.text) for one in found]
+    size = sum(len(one["text"].encode()) for one in told)
+    window = _window(store, family, LAST - len(told), TEXT_LIMIT - size)
+    whole = {one["id"] for one in window}
+    return [*({**one, "excerpt": True} for one in told if one["id"] not in whole), *window]
+
+
+def _window(store: SessionStore, family: list[str], most: int, left: int) -> list[dict[str, Any]]:
     """The last messages within the bounds, oldest first."""
     picked: list[dict[str, Any]] = []
-    left = TEXT_LIMIT
-    for message in reversed(list(store.messages(family, last=LAST))):
+    for message in reversed(list(store.messages(family, last=most))):
         text = _clean(message.text)
         # What a host itself puts into a session is as long, and as telling, as a tool's result.
         limit = TOOL_LIMIT if message.role in ("tool", "system") else left

@@ -10,7 +10,8 @@ model can't choose whom it speaks for, and can't do what is a person's to do.
 Replies (each also has ``ok`` and ``action``; times are milliseconds since 1970):
 
 ==============  =========================================================================
-evidence        ``candidates`` [{id, at, text}], ``messages`` [{id, role, text, cut?, tool?}],
+evidence        ``candidates`` [{id, at, text}], ``messages`` [{id, role, text, cut?, tool?,
+                excerpt?}],
                 ``facts`` (git, files, rules, window), ``last_message``, ``notes``,
                 ``redactions`` {kind: n}, ``writer_instructions`` (how a state looks)
 summarize       ``state``, ``attribution``, ``warnings``, ``sent`` {bytes, sha256}, ``notice``

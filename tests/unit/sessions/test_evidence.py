@@ -67,6 +67,21 @@ def test_early_rules_are_there_however_long_the_session(tmp_path: Path) -> None:
     assert got.last_message == got.messages[-1]["id"] == "1002"
 
 
+def test_the_middle_of_a_long_session_is_not_lost(tmp_path: Path) -> None:
+    noise = "and so it went on, without a word of note. " * 40
+    messages = [("s", "user", "Please mend the parser.")]
+    messages += [("s", "tool" if n % 2 else "assistant", noise) for n in range(600)]
+    messages[300] = ("s", "tool", noise + "\nE4711: src/store.py: 12 of 97 tests failed\n" + noise)
+    got = gather(host(tmp_path / "state.db", messages))
+    [one] = [one for one in got.messages if "excerpt" in one]
+    assert (one["id"], one["cut"]) == ("301", True)
+    assert one["text"] == "E4711: src/store.py: 12 of 97 tests failed"
+    assert len(got.messages) <= 200
+    assert sum(len(one["text"].encode()) for one in got.messages) <= 64 * 1024
+    assert got.messages[-1]["id"] == got.last_message
+    assert got.frozen["window"]["first"] == got.messages[1]["id"]
+
+
 @pytest.mark.parametrize(
     "rule",
     ["You must keep v1.", "NON usare mai rm, sempre trash", "Niemals auf main schieben.",

@@ -27,9 +27,10 @@ _TITLES = {
     "D": "Suite D: whether anything is ever started twice",
 }
 _NOTES = {
-    "A": "The evidence holds the rules of the user from the whole session, and of everything else "
-    "the last 200 messages, up to 64 KiB: what a tool or the agent said in the middle of a long "
-    "session is not in it. How much that leaves is the third figure.",
+    "A": "The evidence holds the rules of the user from the whole session, the last messages, and "
+    "lines that name something from everywhere before them, together up to 200 messages and 64 KiB. "
+    "In the first sessions the noise names nothing; where every line of it names a path and numbers, "
+    "too, not every fact is found, which the figure among such noise shows.",
     "B": "With no clue at all, the standard rules leave what nothing tells from an id; some of the "
     "rules were made while looking at this table, so that the split is no longer blind to them.",
     "D": "A round kills a real opener under a terminal of its own, every other one at a named "

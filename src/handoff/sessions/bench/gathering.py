@@ -28,8 +28,6 @@ from handoff.workspace import git
 #: tokens of a session, and where in it facts are planted, in hundredths
 SIZES = (8_000, 40_000, 80_000, 200_000, 1_000_000)
 PLACES = (1, 10, 30, 50, 70, 90, 99)
-#: tokens of the sessions that the window of the evidence holds whole
-WINDOW = 8_000
 BLOCK = 2_000
 
 RULES_SAID = (
@@ -126,8 +124,18 @@ def _anchor(chance: Chance, count: int) -> str:
     return f"src/{chance.pick(('lexer', 'store', 'router'))}/part_{count}_{chance.below(9000)}.py"
 
 
-def session_of(chance: Chance, tokens: int) -> tuple[Memory, list[Planted]]:
-    """A session of that size, and what was planted in it."""
+def _naming(chance: Chance) -> str:
+    """A block of noise in which every line names a path and numbers of its own."""
+    lines = [
+        f"GET /assets/{chance.below(90_000)}/page_{chance.below(90_000)}.js 200 in {chance.below(90)} ms"
+        for _ in range(BLOCK // 50)
+    ]
+    return "\n".join(lines)[:BLOCK]
+
+
+def session_of(chance: Chance, tokens: int, *, names: bool = False) -> tuple[Memory, list[Planted]]:
+    """A session of that size, and what was planted in it. ``names``: its noise names things,
+    too."""
     memory = Memory()
     planted: list[Planted] = []
     memory.add("old", "user", "Make the parser total, and fast.")
@@ -146,7 +154,8 @@ def session_of(chance: Chance, tokens: int) -> tuple[Memory, list[Planted]]:
                 anchor = _anchor(chance, len(planted))
                 memory.add(session, role, pattern.format(anchor))
                 planted.append(Planted(anchor, False, place))
-        memory.add(session, "tool" if chance.below(2) else "assistant", (_NOISE * BLOCK)[:BLOCK])
+        noise = _naming(chance) if names else (_NOISE * BLOCK)[:BLOCK]
+        memory.add(session, "tool" if chance.below(2) else "assistant", noise)
         at += BLOCK
     return memory, planted
 
@@ -164,27 +173,37 @@ def _recall(chance: Chance, folder: str) -> list[Metric]:
     place = os.path.join(folder, "plain")
     os.mkdir(place)
     binding = workspace.bind(place)
-    said, near, far = _Count(), _Count(), _Count()
+    said, among = _Count(), _Count()
+    every = {tokens: _Count() for tokens in SIZES}
     for tokens in SIZES:
         memory, planted = session_of(chance, tokens)
-        opener = functools.partial(opened, memory)
-        bundle = evidence.gather(
-            binding, RedactorGuard(b"bench"), sessions=opener, session_id="new"
-        )
-        shown = "\n".join(
-            [one["text"] for one in bundle.messages]
-            + [one["text"] for one in bundle.frozen["candidates"]]
-        )
+        shown = _shown(memory, binding)
         for fact in planted:
             hit = fact.anchor in shown
-            (near if tokens <= WINDOW else far).add(hit)
+            every[tokens].add(hit)
             if fact.rule:
                 said.add(hit)
+    for tokens in SIZES:
+        memory, planted = session_of(chance, tokens, names=True)
+        shown = _shown(memory, binding)
+        for fact in planted:
+            (said if fact.rule else among).add(fact.anchor in shown)
     return [
         Metric("A1 rules of the user, at any place", said.hits, said.total, 9800),
-        Metric("A1 all facts, sessions within the window", near.hits, near.total, 9000),
-        Metric("A1 all facts, sessions of 40,000 to 1,000,000 tokens", far.hits, far.total, None),
+        *(
+            Metric(f"A1 all facts, a session of {tokens:,} tokens", found.hits, found.total, 9000)
+            for tokens, found in every.items()
+        ),
+        Metric("A1 other facts, among noise that names as much", among.hits, among.total, None),
     ]
+
+
+def _shown(memory: Memory, binding: workspace.Binding) -> str:
+    """All that a writer is given of a session."""
+    opener = functools.partial(opened, memory)
+    bundle = evidence.gather(binding, RedactorGuard(b"bench"), sessions=opener, session_id="new")
+    every = [*bundle.messages, *bundle.frozen["candidates"]]
+    return "\n".join(one["text"] for one in every)
 
 
 def _trail(chance: Chance, folder: str) -> Metric:
