@@ -96,6 +96,8 @@ class Keeper:
         self._out = select.POLLOUT
         self._links: dict[int, Link] = {}
         self._held: dict[str, Held] = {}
+        #: those of them that are not over: a thousand finished ones must slow nobody down
+        self._live: dict[str, Held] = {}
         self._past = past()
         self._by_pid: dict[int, Held] = {}
         self._by_fd: dict[int, Held] = {}
@@ -123,14 +125,14 @@ class Keeper:
                 self._ready(fd)
             self._reap()
             now = self._clock()
-            for held in list(self._held.values()):
+            for held in list(self._live.values()):
                 self._tick(held, now)
             self._tell()
             if self._door.lost():
                 self._door.reopen()
 
     def _over(self) -> bool:
-        busy = any(not held.swept for held in self._held.values())
+        busy = bool(self._live)
         if busy or self._links:
             self._idle_since = self._clock()
         if self._stopping:
@@ -139,7 +141,7 @@ class Keeper:
 
     def _pause(self) -> float:
         now = self._clock()
-        times = [held.next_time() for held in self._held.values() if not held.swept]
+        times = [held.next_time() for held in self._live.values()]
         soon = 0.02 if self._stopping else WATCH_S
         due = min((one for one in times if one is not None), default=now + soon)
         return max(0.0, min(due - now, WATCH_S)) * 1000 + 1
@@ -219,8 +221,6 @@ class Keeper:
                 held.exited(status, self._clock())
 
     def _tick(self, held: Held, now: float) -> None:
-        if held.swept:
-            return
         before, fds = held.done, set(held.pipes)
         held.tick(now)
         for fd in fds - held.pipes.keys():
@@ -229,6 +229,7 @@ class Keeper:
             self._say({"ended": held.state()})
         if held.swept:
             self._by_pid.pop(held.child.pid, None)
+            self._live.pop(held.name, None)
 
     def _tell(self) -> None:
         for held in self._by_pid.values():
@@ -245,6 +246,8 @@ class Keeper:
         self._stopping = True
         for held in self._held.values():
             held.end("shutdown", self._clock(), last=True)
+            if not held.swept:
+                self._live[held.name] = held
 
     def _strays(self) -> bool:
         """Kill what no command owns to: it is below us, so a command started it."""
@@ -362,7 +365,7 @@ class Keeper:
             os.rmdir(name)
             return {"refused": [child.code, child.reason]}
         held = Held(name, os.path.join(os.getcwd(), name), order, child, self._clock())
-        self._held[name] = held
+        self._held[name] = self._live[name] = held
         self._by_pid[child.pid] = held
         held.push()
         return {"pid": child.pid}
