@@ -111,6 +111,9 @@ def _show_flags(_name: str) -> Parser:
     made.add_argument(
         "--budget", metavar="BYTES", type=int, default=None, help="shorten the document to this"
     )
+    made.add_argument(
+        "--state", action="store_true", help="only the state, as `create` takes it (JSON)"
+    )
     return made
 
 
@@ -125,8 +128,8 @@ def _show(args: Namespace, context: Context) -> int:
     if args.budget is not None:
         given["budget"] = args.budget
     reply = place.service(args, folder).call("show", given, Caller("cli"))
-    if context.json_wanted:
-        context.emit(reply)
+    if args.state or context.json_wanted:
+        context.emit(reply["state"] if args.state else reply)
         return 0
     import sys
 

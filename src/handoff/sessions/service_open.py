@@ -47,7 +47,7 @@ def prepare_open(service: Service, given: Mapping[str, Any], caller: Caller) -> 
     plain_names(service, attempt_id=given["attempt_id"])
     kind = given.get("host", "") or _default_host(service, given["ref"], caller)
     host = service.host_of(kind)
-    _fits(service, host)
+    _fits(service, host, given)
     intent = Intent(
         given["attempt_id"],
         given["ref"],
@@ -97,11 +97,15 @@ def _default_host(service: Service, ref: str, caller: Caller) -> str:
     return kind
 
 
-def _fits(service: Service, host: HostAdapter) -> None:
+def _fits(service: Service, host: HostAdapter, given: Mapping[str, Any]) -> None:
+    """Refuse to open in Hermes from Handoff's own store: the plugin in a profile, which the new
+    session reads with, knows that profile's store alone."""
     if host.kind == "hermes" and service.profile.own:
         raise NotAllowed(
             "this record is in Handoff's own store, which is no profile of Hermes",
-            remedy="make the record in the profile: handoff session create --profile NAME …",
+            remedy=f"handoff session show --profile handoff {given['ref']} --state"
+            " | handoff session create --profile default"
+            f" --workspace {shlex.quote(given['workspace'])} -",
         )
 
 

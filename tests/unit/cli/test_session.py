@@ -252,6 +252,25 @@ def test_whose_sessions_are_swept_is_said_right(
     assert "default" in told["remedy"]
 
 
+def test_from_the_own_store_to_hermes_is_told_as_it_works(ask: Any, tmp_path: pathlib.Path) -> None:
+    """A new session of Hermes reads its own profile's store alone: the way there is printed."""
+    import shlex
+
+    ref = create(ask)
+    (tmp_path / ".hermes").mkdir()
+    words = ("prepare", ref, "--profile", "handoff", "--host", "hermes", "--json")
+    told = json.loads(ask(*words).err)
+    assert (told["code"], told["exit_code"]) == ("not_allowed", 3)
+    first, _, second = told["remedy"].partition(" | ")
+    shown = ask(*shlex.split(first)[2:])
+    assert shown.code == 0
+    made = ask(*shlex.split(second)[2:], stdin=shown.out.encode())
+    assert made.code == 0, made.err
+    source = ask("show", "--profile", "default", made.json["ref"], "--json").json
+    assert source["manifest"]["source"]["profile_id"] == "default"
+    assert source["state"] == json.loads(shown.out)
+
+
 def test_without_a_current_folder(
     ask: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

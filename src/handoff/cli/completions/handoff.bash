@@ -60,7 +60,7 @@ _handoff() {
     "session sweep") flags="--help --config --json --profile --host --idle --dry-run"; first="" ;;
     "session list") flags="--help --config --json --profile --host --source --workspace --limit --cursor"; first="" ;;
     "session search") flags="--help --config --json --profile --host --workspace --limit --cursor"; first="" ;;
-    "session show") flags="--help --config --json --profile --host --workspace --budget"; first="" ;;
+    "session show") flags="--help --config --json --profile --host --workspace --budget --state"; first="" ;;
     "session read") flags="--help --config --json --profile --host --session --workspace --attempt-id --page"; first="" ;;
     "session log") flags="--help --config --json --profile --host"; first="" ;;
     "session validate") flags="--help --config --json --profile --host"; first="" ;;

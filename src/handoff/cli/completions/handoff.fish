@@ -247,6 +247,7 @@ complete -c handoff -n '__fish_seen_subcommand_from session; and __fish_seen_sub
 complete -c handoff -n '__fish_seen_subcommand_from session; and __fish_seen_subcommand_from show' -l host -x -a 'hermes claude codex opencode other' -d 'the agent: of the source, or (prepare) of the new session'
 complete -c handoff -n '__fish_seen_subcommand_from session; and __fish_seen_subcommand_from show' -l workspace -r -d 'compare with this folder'
 complete -c handoff -n '__fish_seen_subcommand_from session; and __fish_seen_subcommand_from show' -l budget -r -d 'shorten the document to this'
+complete -c handoff -n '__fish_seen_subcommand_from session; and __fish_seen_subcommand_from show' -l state -d 'only the state, as create takes it (JSON)'
 complete -c handoff -n '__fish_seen_subcommand_from session; and __fish_seen_subcommand_from read' -l help -d 'show this help message and exit'
 complete -c handoff -n '__fish_seen_subcommand_from session; and __fish_seen_subcommand_from read' -l config -r -d 'configuration file'
 complete -c handoff -n '__fish_seen_subcommand_from session; and __fish_seen_subcommand_from read' -l json -d 'JSON, also on a terminal'
