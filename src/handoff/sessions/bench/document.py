@@ -123,6 +123,8 @@ def _measured(measured: Mapping[str, Any]) -> list[str]:
     lines = [
         "## Measured on one machine",
         "",
+        f"{measured['machine']}; processor time.",
+        "",
         "| what | value | limit |",
         "| --- | --- | --- |",
         *(f"| {row['what']} | {row['value']} | {row['limit']:g} |" for row in measured["pace"]),
