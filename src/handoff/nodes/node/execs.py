@@ -160,12 +160,14 @@ class Execs:
             if listening:
                 await telling.begin(fresh=offsets is None)
             while True:
+                over = running.done  # only then all that is to be told is there
                 if listening and not (listening := await telling.more()):
                     await telling.end(lost=True)
-                if running.done:
+                if over:
                     break
-                await running.wait(5.0)
-                await self._alive(running)
+                if not running.done:
+                    await running.wait(5.0)
+                    await self._alive(running)
         finally:
             if listening:
                 await telling.end()
