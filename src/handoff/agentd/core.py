@@ -34,8 +34,6 @@ EXECUTOR = "executor"
 FRAME_TEXT = 64 * 1024
 #: characters of any free text in an event
 EVENT_TEXT = 4000
-#: characters of the executor's standard error that are kept for explanations
-STDERR_TAIL = 4000
 
 
 class Core:

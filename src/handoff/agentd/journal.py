@@ -7,7 +7,14 @@ restart neither loses nor repeats one. Sans-I/O.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+#: characters of the executor's standard error that are kept for explanations
+STDERR_TAIL = 4000
+# Bytes of it that are looked through for secrets: far more than is kept, so that one which
+# began long before the kept part is still seen whole.
+_LOOKED_AT = 4 * STDERR_TAIL
 
 
 class Position(NamedTuple):
@@ -34,6 +41,8 @@ class LineReader:
         self._dropping = False
         self.oversized = 0
         self.position = start
+        #: the standard error that stands between the lines
+        self.errors = ErrorTail()
 
     def feed(self, offset: int, end: int, data: bytes) -> list[bytes]:
         """The lines that this record completes, without their newlines.
@@ -88,3 +97,22 @@ class LineReader:
         self._parts.clear()
         self._held = 0
         self._dropping = False
+
+
+class ErrorTail:
+    """The end of standard error, whose records are cut anywhere: secrets are looked for in
+    the bytes together, so that none passes in two halves. Only what a stop of agentd cuts is
+    looked through in two parts."""
+
+    def __init__(self) -> None:
+        self._raw = b""
+
+    def feed(self, data: bytes, kept: str, redact: Callable[[str], str]) -> str:
+        """The new end, at most :data:`STDERR_TAIL` characters. ``kept``: the last one, for
+        which the bytes are not known any more if this is the first record."""
+        raw = (self._raw or kept.encode("utf-8", "replace")) + data
+        if len(raw) > 2 * _LOOKED_AT:
+            raw = raw[-_LOOKED_AT:]
+            raw = raw[raw.find(b"\n") + 1 :]
+        self._raw = raw
+        return redact(raw.decode(errors="replace"))[-STDERR_TAIL:]

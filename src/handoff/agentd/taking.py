@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from handoff.agentd import tickets, turns
-from handoff.agentd.core import STDERR_TAIL, Core
+from handoff.agentd.core import Core
 from handoff.agentd.journal import LineReader
 from handoff.executors import contract
 from handoff.executors.contract import PermissionAsked
@@ -37,8 +37,8 @@ async def take_record(actor: Actor, lines: LineReader, record: Record) -> None:
                 core.save_driver()
         case "stderr":
             run = core.touch_run()
-            text = actor.services.redact_text(record.data.decode(errors="replace"))
-            run.stderr_tail = (run.stderr_tail + text)[-STDERR_TAIL:]
+            redact = actor.services.redact_text
+            run.stderr_tail = lines.errors.feed(record.data, run.stderr_tail, redact)
         case "exited":
             code = int(record.data.decode() or "0")
             turns.run_exited(core, code)

@@ -14,13 +14,13 @@ from handoff.agentd.core import (
     AGENTD,
     EVENT_TEXT,
     EXECUTOR,
-    STDERR_TAIL,
     Core,
     clip,
     count_unrecognised,
     error_payload,
     fault_json,
 )
+from handoff.agentd.journal import STDERR_TAIL
 from handoff.agentd.outcome import end_turn, fail_turn
 from handoff.errors import HandoffError, NotAllowed
 from handoff.executors import contract

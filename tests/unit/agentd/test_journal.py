@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handoff.agentd.journal import LineReader, Position
+from handoff.agentd.journal import STDERR_TAIL, LineReader, Position
+from handoff.redaction import Redactor
 
 Chunks = list[bytes]
 
@@ -56,3 +58,29 @@ def test_other_records_move_the_position_only_between_lines() -> None:
     assert reader.position == Position(0)
     reader.feed(30, 50, b" done\nnext")
     assert reader.position == Position(30, 6)
+
+
+_ERRORS = "starting\nDB_PASSWORD=hunter2-\u00e4-Tq9 key ghp_" + "a1B2" * 9 + "\nfailed\n"
+
+
+@pytest.mark.parametrize("cut", range(1, len(_ERRORS.encode())))
+def test_a_secret_that_two_records_share_does_not_pass(cut: int) -> None:
+    redact = Redactor(b"k").redact
+    data = _ERRORS.encode()
+    reader = LineReader(Position(0), 1000)
+    kept = ""
+    for part in (data[:cut], data[cut:]):
+        kept = reader.errors.feed(part, kept, redact)
+    assert kept == redact(_ERRORS)
+
+
+def test_the_end_of_standard_error_is_bounded_and_goes_on_after_a_stop() -> None:
+    redact = Redactor(b"k").redact
+    reader = LineReader(Position(0), 1000)
+    kept = ""
+    for number in range(3000):
+        kept = reader.errors.feed(b"line %d of it\n" % number, kept, redact)
+    assert len(kept) == STDERR_TAIL
+    assert kept.endswith("line 2998 of it\nline 2999 of it\n")
+    after = LineReader(Position(0), 1000).errors.feed(b"the end\n", kept, redact)
+    assert after == (kept + "the end\n")[-STDERR_TAIL:]
