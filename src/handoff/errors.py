@@ -41,6 +41,7 @@
     │   ├── UnsupportedByPeer          unsupported_by_peer      409  3
     │   ├── FileInTheWay               file_exists              409  3
     │   ├── FileChanged                if_match_failed          409  3
+    │   ├── PortInUse                  port_in_use              409  3
     │   └── AlreadyRunning             already_running          409  3
     ├── NotFound                       not_found                404  4
     │   ├── UnknownTask                unknown_task             404  4
@@ -135,6 +136,7 @@ __all__ = [
     "PathTooLong",
     "PolicyAsks",
     "PolicyDenied",
+    "PortInUse",
     "PreflightRefused",
     "ProfileMismatch",
     "ProtocolViolation",
@@ -443,6 +445,12 @@ class FileChanged(NotAllowed):
     """The file is not the one that the caller has seen."""
 
     code = "if_match_failed"
+
+
+class PortInUse(NotAllowed):
+    """The port that a brain was told to listen on, or has listened on, is another program's."""
+
+    code = "port_in_use"
 
 
 class AlreadyRunning(NotAllowed):

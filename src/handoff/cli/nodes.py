@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VERBS: dict[str, tuple[str, str]] = {
     "serve": ("nodes_brain", "run the brain that nodes dial, here in the foreground"),
     "status": ("nodes_brain", "whether a brain serves, and where"),
+    "restart": ("nodes_brain", "end the brain, and start it anew in the background"),
     "stop": ("nodes_brain", "end the brain; what runs on nodes goes on"),
     "pair": ("nodes_know", "a code, or a token, for a new node"),
     "list": ("nodes_know", "all nodes, also those that are away"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from handoff import __version__
 from handoff.cli import nodes_place as place
 from handoff.errors import HandoffError
 
@@ -23,6 +24,8 @@ def parser(name: str) -> Parser:
         return _serve_flags()
     about = {
         "status": "Whether a brain serves, where nodes dial it, and how many do.",
+        "restart": "End the brain and start it anew, in the background. Nodes dial again; what\n"
+        "runs on them goes on. A brain that `handoff nodes serve` runs is restarted there.",
         "stop": "End the brain. Nodes dial again; what runs on them goes on, and its results\n"
         "are kept for the next brain.",
         "doctor": "Check the brain, its files, its port and its nodes.",
@@ -38,6 +41,8 @@ def run(name: str, args: Namespace, context: Context) -> int:
         place.client(args, start=False).ask("stop")
         place.tell(context, {"stopped": True}, "The brain ends.")
         return 0
+    if name == "restart":
+        return _restart(args, context)
     return _status(args, context) if name == "status" else _doctor(args, context)
 
 
@@ -75,7 +80,7 @@ def _serve(args: Namespace, context: Context) -> int:
 
     from handoff.link.files import make_folder
     from handoff.link.pairing import check_address
-    from handoff.nodes.brain.main import load_settings, save_settings, serve
+    from handoff.nodes.brain.main import PORT, load_settings, save_settings, serve
 
     where = place.folder(args)
     make_folder(where)
@@ -84,7 +89,7 @@ def _serve(args: Namespace, context: Context) -> int:
     if args.host:
         changes["host"] = args.host
     if args.port >= 0:
-        changes["port"] = args.port
+        changes |= {"port": args.port, "fixed": True}
     if args.address:
         changes["address"] = check_address(args.address)
     if args.no_tls:
@@ -101,12 +106,35 @@ def _serve(args: Namespace, context: Context) -> int:
             f"  listening on {status['host']}:{status['port']}, folder {where}\n"
             f"  pair one: {context.command('nodes', 'pair', 'NAME')}"
         )
+        if not settings.fixed and status["port"] != PORT:
+            line += f"\n  port {PORT} is in use by another program: this one is kept"
         if not status["tls"]:
             line += "\n  without TLS: only behind a proxy or tunnel that has it"
         place.tell(context, {"ready": status}, line)
         sys.stdout.flush()
 
     asyncio.run(serve(where, settings, ready))
+    return 0
+
+
+def _restart(args: Namespace, context: Context) -> int:
+    from handoff.errors import NotAllowed
+    from handoff.nodes.client import BrainClient
+
+    where = place.folder(args)
+    brain = BrainClient(where)
+    if brain.running():
+        status = brain.ask("status")
+        if not status.get("spawned"):
+            raise NotAllowed(
+                f"process {status['pid']} runs this brain in the foreground, or as a service",
+                remedy="end it there, and start it there",
+                pid=status["pid"],
+            )
+        brain.end()
+    status = brain.ask("status")
+    text = f"nodes dial {status['address']}; process {status['pid']}, version {status['version']}"
+    place.tell(context, status, text)
     return 0
 
 
@@ -117,7 +145,8 @@ def _status(args: Namespace, context: Context) -> int:
         status,
         f"nodes dial {status['address']}  (key {status['fingerprint']})\n"
         f"  {status['connected']} connected, {status['under_way']} calls under way; "
-        f"process {status['pid']}, folder {status['folder']}",
+        f"process {status['pid']}, folder {status['folder']}, "
+        f"version {status.get('version', 'unknown')}",
     )
     return 0
 
@@ -138,6 +167,8 @@ def _doctor(args: Namespace, context: Context) -> int:
         brain = place.client(args, start=False)
         status = brain.ask("status")
         check("brain", True, f"process {status['pid']}, {status['address']}")
+        version = status.get("version", "unknown")
+        check("version", version == __version__, f"brain {version}, this program {__version__}")
         for one in brain.ask("nodes")["nodes"]:
             good = one["state"] == "connected"
             check(f"node {one['name']}", good or one["state"] == "revoked", one["state"])

@@ -47,7 +47,14 @@ def client(args: Namespace, *, start: bool = True) -> BrainClient:
     """The brain; one is started if none runs, unless ``start`` is false."""
     from handoff.nodes.client import BrainClient
 
-    return BrainClient(folder(args)) if start else BrainClient(folder(args), None)
+    where = folder(args)
+    return BrainClient(where, warn=_warn) if start else BrainClient(where, None, warn=_warn)
+
+
+def _warn(line: str) -> None:
+    import sys
+
+    print(f"handoff: {line}", file=sys.stderr)
 
 
 def by() -> dict[str, str]:

@@ -8,30 +8,28 @@ the same key, which runs nothing twice; what nobody can know comes back as
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from handoff import __version__
 from handoff.errors import (
+    Failed,
     HandoffError,
-    LaunchFailed,
     OutcomeUnknown,
     ProtocolViolation,
     Unreachable,
     from_json,
 )
+from handoff.nodes import starting
 from handoff.nodes.brain.framing import HEADER, data_frame, json_frame, length, parse
 
 __all__ = ["BrainClient", "new_key"]
 
 SOCKET = "brain.sock"
-START_S = 20.0
 #: seconds that a brain may take to hear that a call is to end
 CANCEL_S = 5.0
 #: connections that are kept for the next call
@@ -48,7 +46,8 @@ class BrainClient:
     """The brain of a folder.
 
     argv: how to start one, without the folder; None starts none.
-    env: of the process that is started.
+    env: of the process that is started. warn: told in one line when the brain that serves is
+    of another version than this program, and can't be started anew for now.
     """
 
     def __init__(
@@ -56,8 +55,11 @@ class BrainClient:
         folder: str,
         argv: Sequence[str] | None = (sys.executable, "-m", "handoff.nodes.brain.main"),
         env: Mapping[str, str] | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self.folder = folder
+        self._warn = warn
+        self._looked = False
         self._argv = argv
         self._env = env
         #: connections without a request, and the process that may use them
@@ -172,42 +174,17 @@ class BrainClient:
             return
         if self._argv is None:
             raise Unreachable("no brain runs", remedy="handoff nodes serve")
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        log = os.open(
-            os.path.join(self.folder, "brain.log"),
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
-            0o600,
-        )
-        try:
-            child = subprocess.Popen(
-                [*self._argv, self.folder],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd="/",
-                env=dict(self._env) if self._env is not None else None,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise LaunchFailed(f"the brain can't be started: {error}") from error
-        finally:
-            os.close(log)
-        assert child.stdout is not None
-        line = child.stdout.readline()
-        child.stdout.close()
-        child.wait()  # it was a parent for a moment; the brain is nobody's child
-        said = json.loads(line) if line else {}
-        if "failed" in said:
-            raise from_json(said["failed"])
-        if not said:
-            raise LaunchFailed(
-                "the brain ended as it started", remedy=f"tail {self.folder}/brain.log"
-            )
-        until = time.monotonic() + START_S
-        while not self.running():
-            if time.monotonic() > until:
-                raise LaunchFailed("the brain does not answer", remedy="handoff nodes status")
-            time.sleep(0.01)
+        starting.launch(self._argv, self.folder, self._env, self.running)
+
+    def end(self) -> None:
+        """End the brain, and wait until it is gone.
+
+        Raises:
+            Failed: it does not end.
+        """
+        why = starting.end_brain(self.ask, self.folder, idle=False)
+        if why:
+            raise Failed(f"the brain goes on: {why}", remedy=f"look at {self.folder}/brain.json")
 
     def _rested(self) -> socket.socket | None:
         """A connection that was used before and that the brain has not closed."""
@@ -250,7 +227,9 @@ class BrainClient:
 
     def _open(self) -> socket.socket:
         try:
-            return self._connect()
+            sock = self._connect()
+            if self._looked or self._current(sock):
+                return sock
         except OSError as error:
             if self._argv is None:
                 raise Unreachable(
@@ -261,6 +240,28 @@ class BrainClient:
             return self._connect()
         except OSError as error:
             raise Unreachable(f"the brain went away: {error}", remedy="try again") from error
+
+    def _current(self, sock: socket.socket) -> bool:
+        """Whether the brain that answers is to be used. One that an older version of this
+        program has started ends first, if nothing is under way."""
+        self._looked = True
+        version, spawned = starting.said_version(self.folder)
+        if version == __version__:
+            return True
+        why = (
+            "it is the newer one" if not starting.newer_than(version) else "it was started by hand"
+        )
+        if spawned and self._argv is not None and starting.newer_than(version):
+            why = starting.end_brain(self.ask, self.folder)
+            if not why:
+                sock.close()
+                return False
+        if self._warn is not None:
+            self._warn(
+                f"the brain is of version {version or 'unknown'}, this program of {__version__}"
+                f" ({why}); try: handoff nodes restart"
+            )
+        return True
 
 
 _READS = frozenset(

@@ -80,9 +80,10 @@ _handoff() {
     "session verify-release") flags="--help --agentd --target --config --json --manifest --sha256 --extract"; first="" ;;
     "session bench") flags="--help --agentd --target --config --json --suite --seed --rounds --write"; first="" ;;
     mcp) flags="--help --agentd --target --config --json --profile"; first="" ;;
-    nodes) flags="--help --agentd --target --config --json"; first="serve status stop pair list show revoke remove rename rotate tag import exec jobs read write ls put get logs doctor" ;;
+    nodes) flags="--help --agentd --target --config --json"; first="serve status restart stop pair list show revoke remove rename rotate tag import exec jobs read write ls put get logs doctor" ;;
     "nodes serve") flags="--help --agentd --target --config --json --brain --host --port --address --no-tls --require"; first="" ;;
     "nodes status") flags="--help --agentd --target --config --json --brain"; first="" ;;
+    "nodes restart") flags="--help --agentd --target --config --json --brain"; first="" ;;
     "nodes stop") flags="--help --agentd --target --config --json --brain"; first="" ;;
     "nodes pair") flags="--help --agentd --target --config --json --brain --replace --address --ttl --token --sealed --tag"; first="" ;;
     "nodes list") flags="--help --agentd --target --config --json --brain --tag"; first="" ;;

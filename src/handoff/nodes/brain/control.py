@@ -10,7 +10,7 @@ A call with ``feed`` is its connection's last::
     cancel {key}                       nodes {}                 status {}
     code {name, address, replace, ttl_s}        token {name, keep, replace, tags}
     revoke {name}  remove {name}  rename {name, to}  rotate {name}
-    tags {name, tags}  require {name, require}   stop {}
+    tags {name, tags}  require {name, require}   stop {if_idle}
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from handoff.errors import BadRequest
+from handoff.errors import BadRequest, NotAllowed
 from handoff.nodes.brain.core import Brain
 from handoff.nodes.brain.local import Local
 from handoff.nodes.brain.requests import number, text, texts
@@ -212,6 +212,8 @@ class ControlSocket:
         self.brain.audit.row("require", node=name, target=require, status="ok")
         return {}
 
-    def _stop(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _stop(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request.get("if_idle") is True and self.brain.asking:
+            raise NotAllowed("calls are under way", remedy="wait for them: handoff nodes status")
         self._serving.stop()
         return {}

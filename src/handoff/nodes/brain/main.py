@@ -16,11 +16,12 @@ import os
 import signal
 import sys
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from handoff import __version__
 from handoff.clock import SystemClock
-from handoff.errors import AlreadyRunning, ConfigError, HandoffError
+from handoff.errors import AlreadyRunning, ConfigError, HandoffError, PortInUse
 from handoff.link.files import make_folder, write_private
 from handoff.link.keys import load_or_make_key
 from handoff.link.tls import load_or_make_certificate, server_context
@@ -37,6 +38,8 @@ from handoff.wire.node.options import BrainOptions
 __all__ = ["Serving", "Settings", "load_settings", "save_settings", "serve"]
 
 PORT = 7000
+#: ports that are tried where none was chosen
+PORTS = 64
 SETTINGS = "brain.toml"
 INFO = "brain.json"
 #: seconds between looks at what was kept long enough
@@ -46,7 +49,9 @@ CLEAN_S = 3600.0
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``address``: the URL that nodes dial, "" for one made of host and port. ``tls`` false
-    only where something in front of it does that. ``require``: ``""``, ``e2e``, ``e2e2``."""
+    only where something in front of it does that. ``require``: ``""``, ``e2e``, ``e2e2``.
+    ``fixed``: the port was chosen, by a person or at the first start; otherwise another one is
+    taken, and kept, where it is in use."""
 
     host: str = "127.0.0.1"
     port: int = PORT
@@ -54,6 +59,7 @@ class Settings:
     tls: bool = True
     require: str = ""
     chunks: bool = False
+    fixed: bool = False
 
 
 def load_settings(folder: str) -> Settings:
@@ -81,7 +87,8 @@ def load_settings(folder: str) -> Settings:
                 path=path,
                 key=key,
             )
-    made = Settings(**value)
+    # nodes dial an address that was told with its port
+    made = Settings(**value, fixed="port" in value or "address" in value)
     if not 0 <= made.port <= 65535 or made.require not in {"", "e2e", "e2e2"}:
         raise ConfigError(f"{path}: port or require is out of range", remedy=f"edit {path}")
     return made
@@ -90,19 +97,36 @@ def load_settings(folder: str) -> Settings:
 def save_settings(folder: str, settings: Settings) -> None:
     """Write ``brain.toml``. Raises StorageError."""
     lines = []
+    settings = replace(settings, fixed=settings.fixed or settings.port != PORT)
     for name in ("host", "port", "address", "tls", "require", "chunks"):
+        if name == "port" and not settings.fixed:
+            continue
         one = getattr(settings, name)
         shown = json.dumps(one)
         lines.append(f"{name} = {shown}")
     write_private(os.path.join(folder, SETTINGS), ("\n".join(lines) + "\n").encode())
 
 
-class Serving:
-    """A brain that serves. ``address``: what nodes dial."""
+def keep_port(folder: str, port: int) -> None:
+    """Note the port in ``brain.toml``, whose other lines stay. Raises StorageError."""
+    path = os.path.join(folder, SETTINGS)
+    try:
+        with open(path, "rb") as file:
+            before = file.read()
+    except FileNotFoundError:
+        before = b""
+    end = b"" if not before or before.endswith(b"\n") else b"\n"
+    write_private(path, before + end + b"port = %d\n" % port)
 
-    def __init__(self, folder: str, settings: Settings) -> None:
+
+class Serving:
+    """A brain that serves. ``address``: what nodes dial. spawned: a client has started it, and
+    may start it anew."""
+
+    def __init__(self, folder: str, settings: Settings, *, spawned: bool = False) -> None:
         self.folder = folder
         self.settings = settings
+        self.spawned = spawned
         self.address = settings.address
         self.listening: tuple[str, int] = ("", 0)
         self._stop = asyncio.Event()
@@ -119,6 +143,8 @@ class Serving:
         brain = self._brain
         return {
             "pid": os.getpid(),
+            "version": __version__,
+            "spawned": self.spawned,
             "folder": self.folder,
             "host": self.listening[0],
             "port": self.listening[1],
@@ -156,16 +182,33 @@ class Serving:
             port = NodePort(brain, options, self._clock, self._context(key, key_path))
             control = ControlSocket(brain, self)
             try:
-                self.listening = await port.open(self.settings.host, self.settings.port)
+                self.listening = await self._listen(port)
                 self._name_address()
                 await control.open(self.folder)
                 _tell(lock, self.status())
                 if ready is not None:
                     ready(self.status())
+                if not load_settings(self.folder).fixed:
+                    keep_port(self.folder, self.listening[1])
                 await self._until_stopped(journal, audit)
             finally:
                 await control.close()
                 await port.close()
+
+    async def _listen(self, port: NodePort) -> tuple[str, int]:
+        """The port that was chosen, or the first free one from the usual one on, which nodes
+        that are paired now will find again.
+
+        Raises:
+            PortInUse, ConfigError.
+        """
+        host, first = self.settings.host, self.settings.port
+        if self.settings.fixed or self.settings.address:
+            return await port.open(host, first)
+        for at in range(first, first + PORTS):
+            with contextlib.suppress(PortInUse):
+                return await port.open(host, at)
+        return await port.open(host, 0)
 
     def _context(self, key: Any, key_path: str) -> Any:
         if not self.settings.tls:
@@ -224,10 +267,12 @@ def _tell(fd: int, status: dict[str, Any]) -> None:
     os.pwrite(fd, (json.dumps(status) + "\n").encode(), 0)
 
 
-async def serve(folder: str, settings: Settings, ready: Any = None) -> None:
+async def serve(
+    folder: str, settings: Settings, ready: Any = None, *, spawned: bool = False
+) -> None:
     """Serve until SIGTERM or SIGINT. Raises as :meth:`Serving.run`."""
     keep_freed()
-    serving = Serving(folder, settings)
+    serving = Serving(folder, settings, spawned=spawned)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.stop)
@@ -248,7 +293,8 @@ def main() -> int:
 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        asyncio.run(serve(folder, load_settings(folder), lambda status: say({"ready": status})))
+        settings = load_settings(folder)
+        asyncio.run(serve(folder, settings, lambda status: say({"ready": status}), spawned=True))
     except AlreadyRunning:
         say({"taken": True})
     except HandoffError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import http
 import logging
 import os
@@ -19,7 +20,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from handoff.errors import ConfigError, HandoffError, NodeExists, PairingRefused
+from handoff.errors import ConfigError, HandoffError, NodeExists, PairingRefused, PortInUse
 from handoff.link.ciphers import CIPHERS
 from handoff.link.tls import small_read_buffers
 from handoff.nodes.brain.core import Brain
@@ -99,6 +100,7 @@ class NodePort:
         """Listen. port 0 takes a free one. Returns the address.
 
         Raises:
+            PortInUse: another program listens there.
             ConfigError: the address can't be had.
         """
         if self._context is not None:
@@ -121,6 +123,12 @@ class NodePort:
                 logger=log,
             )
         except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUse(
+                    f"{host}:{port} is in use by another program: end it, or choose another port",
+                    remedy=f"handoff nodes serve --port {port + 1 if port < 65535 else 0}",
+                    port=port,
+                ) from error
             raise ConfigError(
                 f"{host}:{port} can't be listened on: {error.strerror}",
                 remedy="choose another with --host and --port",

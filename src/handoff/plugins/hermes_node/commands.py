@@ -242,7 +242,7 @@ class Commands:
         given: dict[str, Any] = {"host": args.host, "address": args.address}
         changes = {name: value for name, value in given.items() if value}
         if args.port >= 0:
-            changes["port"] = args.port
+            changes |= {"port": args.port, "fixed": True}
         if args.tls:
             changes["tls"] = args.tls == "on"
         make_folder(folder)
