@@ -356,3 +356,23 @@ async def test_a_killed_keeper_takes_nobody_elses_commands_with_it(tmp_path: pat
             pass
         (tmp_path / "go").write_text("")
         assert (await finish(running))["exit_code"] == 5
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+async def test_a_keeper_whose_node_is_gone_rests(tmp_path: pathlib.Path) -> None:
+    keep = await Keep.open(str(tmp_path / "k"))
+    await keep.start(sh("a", "exec sleep 600"))
+    await keep.close()
+    pid = json.loads((tmp_path / "k" / "keeper.json").read_text())["pid"]
+
+    def spent() -> float:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before, began = spent(), time.monotonic()
+    while time.monotonic() - began < 1:  # what it spends meanwhile is the question
+        await asyncio.sleep(0.1)
+    assert spent() - before < 0.3
+    async with keeping(tmp_path / "k") as again:
+        assert not again.running["a"].done

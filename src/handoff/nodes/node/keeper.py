@@ -185,7 +185,7 @@ class Keeper:
                 self._answer(link, request)
             if link.closed:
                 del self._links[fd]
-                self._watched.pop(fd, None)
+                self._forget_fd(fd)
                 for held in () if self._links else self._by_pid.values():
                     held.pace(-1, -1)  # nobody listens who could fall behind
         elif fd in self._by_fd:
