@@ -11,7 +11,7 @@ import stat
 
 from handoff.errors import StorageError, StorageFull
 
-__all__ = ["make_folder", "read_private", "write_new", "write_private"]
+__all__ = ["locked", "make_folder", "read_private", "write_new", "write_private"]
 
 #: bytes of any file that is read here: keys, certificates, an imported store
 LIMIT = 16 * 1024 * 1024
@@ -23,6 +23,23 @@ def _typed(error: OSError, path: str) -> StorageError:
         return StorageFull(f"no space left to write {path}", remedy=f"df -h {folder}", path=path)
     said = error.strerror or str(error)
     return StorageError(f"{path} can't be used: {said}", remedy=f"ls -ld {folder}", path=path)
+
+
+def locked(path: str) -> bool:
+    """Whether a process holds a file's lock; no file, no lock."""
+    import fcntl
+
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def make_folder(path: str) -> None:

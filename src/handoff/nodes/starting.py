@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from handoff import __version__
 from handoff.errors import HandoffError, LaunchFailed, from_json
+from handoff.link.files import locked
 
 if TYPE_CHECKING:
     import subprocess
@@ -133,19 +134,7 @@ def _numbers(version: str) -> list[int]:
 
 def held(folder: str) -> bool:
     """Whether a process has the brain's lock."""
-    import fcntl
-
-    try:
-        fd = os.open(os.path.join(folder, INFO), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return locked(os.path.join(folder, INFO))
 
 
 def end_brain(ask: Callable[..., dict[str, Any]], folder: str, *, idle: bool = True) -> str:

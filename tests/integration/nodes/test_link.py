@@ -45,6 +45,9 @@ async def test_pairs_links_and_runs(tmp_path: pathlib.Path) -> None:
         ("node", "call"),
         ("node", "result"),
     }
+    looks = [(row["side"], row["request_id"]) for row in rows + theirs if row.get("op") == "stat"]
+    assert {side for side, _ in looks} == {"brain", "node"}
+    assert len({name for _, name in looks}) == 1
 
 
 async def test_streams_through_the_link(tmp_path: pathlib.Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -42,6 +43,8 @@ class Asking:
         feed: Callable[[], Any] | None = None,
     ) -> None:
         self.key = key
+        #: what both sides' audits call it; a call that only reads may have no key
+        self.request_id = key or f"call-{secrets.token_hex(12)}"
         self.node = node
         self.call = call
         self.by = by

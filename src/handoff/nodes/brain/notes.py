@@ -88,7 +88,7 @@ class Notes:
             if asking.key or asking.by:  # otherwise it was our own question
                 self._audit.later(
                     "result",
-                    request_id=asking.key,
+                    request_id=asking.request_id,
                     node=asking.node,
                     op=asking.call.op,
                     **told.outcome(answer),
@@ -104,7 +104,7 @@ class Notes:
 
 def _row(asking: Asking) -> dict[str, Any]:
     return {
-        "request_id": asking.key,
+        "request_id": asking.request_id,
         "node": asking.node,
         "actor": actor(asking.by),
         "op": asking.call.op,

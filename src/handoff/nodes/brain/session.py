@@ -72,7 +72,7 @@ class Session:
             UnsupportedByPeer, TooLarge, Unreachable, BadRequest: it was not sent.
         """
         call, shim = self.link_call(asking.call)
-        number = self.link.call(call, key=asking.key, by=asking.by, window=WINDOW)
+        number = self.link.call(call, key=asking.request_id, by=asking.by, window=WINDOW)
         self._add(number, asking)
         if shim is not None:
             self._shims[number] = shim

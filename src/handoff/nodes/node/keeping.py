@@ -27,6 +27,7 @@ from handoff.errors import (
     StorageFull,
     UsageError,
 )
+from handoff.link.files import locked
 from handoff.nodes.node import keeper as program
 from handoff.nodes.node.held import mark
 from handoff.nodes.node.spill import read_spill
@@ -321,7 +322,7 @@ class Keep:
     async def _sweep(self) -> None:
         """End what a keeper that was killed left running: nobody holds it any more. A keeper
         that lives, and can't be reached at this moment, still holds its own."""
-        if _held(os.path.join(self.folder, program.INFO)):
+        if locked(os.path.join(self.folder, program.INFO)):
             return
         for name in os.listdir(self.folder):
             inner = os.path.join(self.folder, name)
@@ -393,23 +394,6 @@ class Keep:
             running = self.running.get(message["ended"]["name"])
             if running is not None:
                 running.told(message["ended"])
-
-
-def _held(path: str) -> bool:
-    """Whether a keeper has its lock."""
-    import fcntl
-
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _swept(folder: str) -> None:
