@@ -56,6 +56,23 @@ def test_the_exit_code_is_the_commands(place: Place, code: int) -> None:
     assert value["result"].get("exit_code") == code
 
 
+def test_a_command_asked_again_gives_its_output_again(place: Place) -> None:
+    """Whoever asks with a key that was used gets all of it, also from a brain that has just
+    begun, and nothing runs a second time."""
+    run = script(place, "once", f"#!/bin/sh\necho x >>{place.files}/ran\nseq 30000\necho e >&2\n")
+    first = place.nodes("exec", "n1", "--key", "asked-again", "--", run)
+    assert first.stdout.endswith(b"\n30000\n")
+    for number in range(2):
+        again = place.nodes("exec", "n1", "--key", "asked-again", "--queue-until", "20s", "--", run)
+        assert (again.stdout, again.stderr) == (first.stdout, first.stderr)
+        if not number:
+            brain = place.asked("status")
+            os.kill(brain["pid"], signal.SIGKILL)
+            place.serve("--port", str(brain["port"]))
+            place.until(lambda: place.status() == "connected")
+    assert (place.files / "ran").read_text() == "x\n"
+
+
 def test_what_holds_the_streams_does_not_hold_the_answer(place: Place) -> None:
     mark = f"77{os.getpid()}"
     run = script(place, "held", f"#!/bin/sh\necho started\nsleep {mark} &\nexit 3\n")

@@ -229,7 +229,10 @@ def _one(
     for stream, fd in (("stdout", 1), ("stderr", 2)):
         told = value.get(stream, {})
         if told and not told.get("streamed"):
-            _write_all(fd, whole(value, stream, had[stream]))
+            for data in _untold(brain, name, told, had[stream]) or [
+                whole(value, stream, had[stream])
+            ]:
+                _write_all(fd, data)
     notes = [value["note"]] if value.get("note") else []
     if value.get("still_holding"):
         notes.append("something that it started still had its output open, and was ended")
@@ -238,6 +241,29 @@ def _one(
     for note in notes:
         context.say(f"handoff: {name}: {note}")
     return _code(value)
+
+
+def _untold(
+    brain: BrainClient, name: str, told: dict[str, Any], had: int
+) -> Iterator[bytes] | None:
+    """A stream of which the answer holds nothing, as far as its node keeps it: that of a call
+    which was asked once more. None if the answer holds it."""
+    total = told.get("bytes_total", 0)
+    if told.get("head") or told.get("tail") or not told.get("spill") or had >= total:
+        return None
+    return _kept(brain, name, told["spill"], had, total)
+
+
+def _kept(brain: BrainClient, name: str, spill: str, at: int, total: int) -> Iterator[bytes]:
+    while at < total:
+        given = {"spill": spill, "offset": at, "length": CHUNK}
+        ok, value = brain.call(name, "read_output", given, by=place.by())
+        data = place.text_of(value.get("data", "")) if ok else b""
+        found = value.get("offset", 0) if data else total
+        if found > at:
+            yield f"\n[{found - at} bytes left out]\n".encode()
+        yield data
+        at = found + len(data)
 
 
 def whole(value: dict[str, Any], stream: str, had: int = 0) -> bytes:

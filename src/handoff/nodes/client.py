@@ -153,7 +153,9 @@ class BrainClient:
                 if again > 3 or (not key and op not in _READS) or pieces or feed:
                     raise OutcomeUnknown(
                         "the brain went away before it answered",
-                        remedy="ask again with the same key" if key else "look before you repeat",
+                        remedy=f"ask again with the same key: {key}"
+                        if key
+                        else "look before you repeat",
                         key=key,
                     ) from error
 

@@ -17,13 +17,23 @@ from handoff.wire.node.calls import Call, CallFailed, ExecResult, Result
 if TYPE_CHECKING:
     from handoff.nodes.brain.session import Session
 
-__all__ = ["Asking", "Pieces", "Waiting"]
+__all__ = ["Asking", "Pieces", "Waiting", "untold"]
 
 #: told of each stream's bytes in order; what it returns, unless None, is awaited before the next
 Pieces = Callable[[str, bytes], Awaitable[Any] | None]
 #: bytes that may wait for whoever asked. A node of ours sends less before they are taken; one
 #: of the older kind can't be told to wait
 QUEUE = 8 << 20
+
+
+def untold(answer: Result) -> Result:
+    """A call's answer for somebody who was told nothing of its streams."""
+    return _unstreamed(answer) if isinstance(answer, ExecResult) else answer
+
+
+def _unstreamed(answer: ExecResult) -> ExecResult:
+    out, err = (replace(one, streamed=False) for one in (answer.stdout, answer.stderr))
+    return replace(answer, stdout=out, stderr=err)
 
 
 class Asking:
@@ -101,8 +111,7 @@ class Asking:
             " came, and this node, of the older kind, can't wait"
         )
         if isinstance(result, ExecResult):
-            out, err = (replace(one, streamed=False) for one in (result.stdout, result.stderr))
-            return replace(result, stdout=out, stderr=err, note=note)
+            return replace(_unstreamed(result), note=note)
         return CallFailed.of(TooLarge(note, remedy="ask again, and read faster"), retry_safe=True)
 
     def finish(self, ok: bool, answer: Result) -> None:

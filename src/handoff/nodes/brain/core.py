@@ -29,7 +29,7 @@ from handoff.nodes.brain.again import (
     offline,
     revoked,
 )
-from handoff.nodes.brain.asking import Asking, Pieces, Waiting
+from handoff.nodes.brain.asking import Asking, Pieces, Waiting, untold
 from handoff.nodes.brain.journal import BrainJournal, Sent
 from handoff.nodes.brain.notes import Notes
 from handoff.nodes.brain.session import Session
@@ -222,14 +222,14 @@ class Brain:
         if begun is None and key:
             joined = await self._join(target, call, key, return_s)
             if joined is not None:
-                return joined
+                return joined[0], untold(joined[1])
         if begun is None:
             await self._online(target, wait_s)
             begun = self.begin(target, call, key=key, by=by, pieces=pieces, feed=feed)
         if begun is None and key:  # another has asked with it meanwhile
             joined = await self._join(target, call, key, return_s)
             if joined is not None:
-                return joined
+                return joined[0], untold(joined[1])
         if begun is None:
             return False, CallFailed.of(offline(self.store.node(target)), retry_safe=True)
         if isinstance(begun, tuple):
@@ -353,7 +353,7 @@ class Brain:
     def _known(found: Sent, call: Call) -> tuple[bool, Result] | None:
         if found.state != "done":
             return None
-        return found.ok, calls.result_from_json(type(call), found.ok, found.answer)
+        return found.ok, untold(calls.result_from_json(type(call), found.ok, found.answer))
 
     async def _wait(self, asking: Asking, return_s: float) -> tuple[bool, Result]:
         """The call's end; see :class:`Waiting`."""
