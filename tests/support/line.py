@@ -65,7 +65,10 @@ class Line:
                 if self.held or source in self._dead:
                     time.sleep(0.02)
                     continue
-                if not ready.select(0.2):
+                came = ready.select(0.2)
+                if self.held or source in self._dead:  # since it began to wait
+                    continue
+                if not came:
                     if kept:  # it has nobody to change places with
                         target.sendall(kept)
                         kept = b""

@@ -78,7 +78,7 @@ def test_a_line_that_says_nothing_is_no_reason_to_hang(tmp_path: pathlib.Path) -
         done = place.nodes("exec", "n1", "--timeout", "1s", "--", "true", code=None)
         line.held = False
         assert time.monotonic() - began < 40
-        assert done.returncode == 5
+        assert done.returncode == 5, (done.returncode, done.stderr)
         assert b"same key" in done.stderr
         place.until(lambda: place.nodes("exec", "n1", "--", "true", code=None).returncode == 0)
 

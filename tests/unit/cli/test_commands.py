@@ -74,7 +74,7 @@ def test_dispatch_by_project_name_does_not_send_the_folder(call: Caller, served:
         (["--prompt", "-"], b"\xff", 2, "not UTF-8"),
         (["missing.md"], b"", 4, "missing.md"),
         (["empty.md"], b"", 2, "is empty"),
-        (["big.md"], b"", 1, "larger than"),
+        (["big.md"], b"", 2, "larger than"),
         (["."], b"", 2, "can't be read"),
         (["--prompt", "x", "--branch", "a", "--new-branch", "b"], b"", 2, "not allowed with"),
         (["--prompt", "x", "--worktree", "a", "--in-place"], b"", 2, "not allowed with"),
