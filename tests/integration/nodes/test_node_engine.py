@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -562,6 +563,19 @@ async def test_a_keeper_killed_under_a_call_that_was_taken_up(tmp_path: pathlib.
         assert isinstance(answer, CallFailed)
         assert answer.code == "outcome_unknown"
         assert (tmp_path / "ran").read_text() == "x\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
+async def test_a_job_of_a_killed_keeper_is_ended_though_nobody_asks(tmp_path: pathlib.Path) -> None:
+    async with engine(tmp_path) as one:
+        job = await ok(one, "job-00001", Exec(command="exec sleep 600", job=True, timeout_ms=0))
+        gone = os.pidfd_open(job.pid)
+        pid = json.loads((tmp_path / "node" / "calls" / "keeper.json").read_text())["pid"]
+        assert pid > 1
+        os.kill(pid, signal.SIGKILL)
+        ended = await asyncio.to_thread(select.select, [gone], [], [], 20)
+        os.close(gone)
+        assert ended[0] == [gone]
 
 
 async def test_a_job_whose_start_was_not_noted_is_a_job(tmp_path: pathlib.Path) -> None:

@@ -194,7 +194,9 @@ async def test_the_node_may_die_and_its_commands_go_on(tmp_path: pathlib.Path) -
         assert running.read("out", 0, 100)[1] == b"one\ntwo\n"
 
 
-async def test_a_killed_keeper_takes_its_commands_with_it(tmp_path: pathlib.Path) -> None:
+async def test_the_commands_of_a_killed_keeper_are_ended_by_the_next(
+    tmp_path: pathlib.Path,
+) -> None:
     mark = f"984{os.getpid()}"
     keep = await Keep.open(str(tmp_path / "k"))
     await keep.start(sh("a", f"exec sleep {mark}"))
@@ -205,11 +207,21 @@ async def test_a_killed_keeper_takes_its_commands_with_it(tmp_path: pathlib.Path
     with pytest.raises(OutcomeUnknown):
         await keep.start(sh("b", "true"))
     await keep.close()
-    await gone(f"sleep\0{mark}")
     async with keeping(tmp_path / "k") as again:
+        await gone(f"sleep\0{mark}")
         assert "a" not in again.running
         with pytest.raises(OutcomeUnknown):
             await again.start(sh("a", "true"))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+async def test_a_command_ignores_no_signal(tmp_path: pathlib.Path) -> None:
+    async with keeping(tmp_path / "k") as keep:
+        done = await keep.start(sh("a", "grep SigIgn /proc/self/status; kill -INT $$; exit 3"))
+        assert (await finish(done))["signal"] == signal.SIGINT
+        ignored = int(done.read("out", 0, 100)[1].split()[1], 16)
+        # the C library keeps the first two real-time signals for itself
+        assert not ignored & 0x7FFFFFFF, hex(ignored)
 
 
 async def test_one_keeper_a_folder(tmp_path: pathlib.Path) -> None:

@@ -72,34 +72,51 @@ def test_an_interpreter_that_may_not_be_executed(tmp_path: Path):
     assert found == (126, f"{tmp_path}/a: its interpreter {inner} may not be executed")
 
 
-def test_launching_in_a_program_of_its_own(tmp_path: Path):
+@pytest.mark.parametrize("bound", [True, False])
+def test_launching_in_a_program_of_its_own(tmp_path: Path, bound: bool):
     """Forking belongs to a process with one thread, as the shim is."""
     program = (
+        f"bound = {bound}\n"
         "import os, signal, sys\n"
         "from handoff.process import spawn\n"
         "assert spawn.become_subreaper('a name longer than fifteen') == (sys.platform == 'linux')\n"
-        "gone = spawn.launch(['/nope'], '/', {}, 0o022)\n"
+        "def launch(*words, **more): return spawn.launch(*words, bound=bound, **more)\n"
+        "before, folder, umask = len(os.listdir('/proc/self/fd')), os.getcwd(), os.umask(0o077)\n"
+        "gone = launch(['/nope'], '/', {}, 0o022)\n"
         "assert gone == (127, 'there is no program /nope'), gone\n"
+        "gone = launch(['/bin/true'], '/nope', {}, 0o022)\n"
+        'assert gone == (126, "can\'t start in the folder /nope: No such file or directory"), gone\n'
+        "gone = launch(['/bin/true', 'a\\0b'], '/', {}, 0o022)\n"
+        'assert gone == (126, "can\'t start /bin/true: Invalid argument"), gone\n'
+        "os.symlink('/', 'link')\n"
+        "gone = launch(['/bin/true'], os.path.abspath('link'), {}, 0o022, exact=True)\n"
+        "assert gone.code == 126 and 'link' in gone.reason, gone\n"
         "try: os.waitpid(-1, 0)\n"
         "except ChildProcessError: pass\n"
         "else: raise AssertionError('a zombie')\n"
-        "before = len(os.listdir('/proc/self/fd'))\n"
-        "child = spawn.launch(['/bin/sh', '-c', 'umask; read x; echo $x $A'], '/', {'A': '1'}, 0o027)\n"
-        "assert len(os.listdir('/proc/self/fd')) == before + 3\n"
+        "assert len(os.listdir('/proc/self/fd')) == before\n"
+        "script = 'umask; pwd; read x; echo $x $A; echo ctl >&3; readlink /proc/$$/fd/* | wc -l'\n"
+        "child = launch(['/bin/sh', '-c', script], '/usr', {'A': '1'}, 0o027, control=True)\n"
+        "assert len(os.listdir('/proc/self/fd')) == before + 4\n"
+        "assert (os.getcwd(), os.umask(0o077)) == (folder, 0o077)\n"
+        "assert os.getsid(child.pid) == child.pid\n"
         "os.write(child.stdin, b'in\\n')\n"
         "pid, status = os.waitpid(child.pid, 0)\n"
         "print(os.read(child.stdout, 100), status, os.get_blocking(child.stdout))\n"
+        "print(os.read(child.control, 100))\n"
         "print(open('/proc/self/comm').read())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**ENV, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**ENV, "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=tmp_path,
         capture_output=True,
         timeout=15,
         check=False,
     )
     assert done.stdout.splitlines() == [
-        rb"b'0027\nin 1\n' 0 False",
+        rb"b'0027\n/usr\nin 1\n4\n' 0 False",
+        rb"b'ctl\n'",
         b"a name longer t",
         b"",
     ], done.stderr

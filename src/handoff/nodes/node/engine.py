@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
@@ -87,9 +87,7 @@ class Engine:
         if the keeper can't be started."""
         await self._keeper()
         for seen in self.journal.running():
-            task = asyncio.create_task(self._take_up(seen))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._task(self._take_up(seen))
         with contextlib.suppress(HandoffError):  # a full disk must not keep a node away
             await self.clean()
 
@@ -416,4 +414,16 @@ class Engine:
                     return self._keep
                 await self._keep.close()
             self._keep = await Keep.open(os.path.join(self._set.folder, "calls"))
+            self._task(self._watch(self._keep))
             return self._keep
+
+    async def _watch(self, keep: Keep) -> None:
+        """What a keeper held must not go on when that was killed: the next one ends it."""
+        await keep.lost.wait()
+        with contextlib.suppress(HandoffError):  # a call says so
+            await self._keeper()
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -114,8 +114,8 @@ class Keeper:
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._stop())
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGHUP, signal.SIGINT):  # SIG_IGN would be inherited
+            signal.signal(number, lambda *_: None)
 
     def run(self) -> None:
         """Until nothing is left to keep."""
@@ -354,6 +354,7 @@ class Keeper:
                 control=bool(order.get("control")),
                 exact=True,
                 program=order.get("program", ""),
+                bound=False,
             )
         except OSError as error:  # no pipe or process to be had
             os.rmdir(name)
