@@ -68,15 +68,16 @@ class Link:
             requests.append(request)
         return requests
 
-    def say(self, message: dict[str, Any]) -> None:
-        """Queue a message and send what the socket takes."""
+    def say(self, message: dict[str, Any], *, now: bool = True) -> None:
+        """Queue a message and send what the socket takes; now: False leaves it for the next
+        message, or for :meth:`flush`."""
         if self.closed:
             return
         self.outbox += json.dumps(message, separators=(",", ":")).encode() + b"\n"
         if len(self.outbox) > MAX_UNREAD:
             self.close()
-            return
-        self.flush()
+        elif now:
+            self.flush()
 
     def flush(self) -> None:
         """Send what the socket takes now."""

@@ -74,7 +74,7 @@ class Held:
         self.still_holding = False
         self.left = 0
         self.done = False
-        """``state.json`` is written; what is left of it is ended still, if anything is."""
+        """The result is known; what is left of it is ended still, if anything is."""
         self.swept = False
         self._linger: float | None = None
         self._kill_at: float | None = None
@@ -232,7 +232,7 @@ class Held:
         return found
 
     def _finish(self, now: float) -> None:
-        """The result is known: write it down, then see to what was left behind."""
+        """The result is known; see to what was left behind."""
         held = bool(self.pipes)
         found = self.members(thorough=held)
         self.still_holding = held
@@ -243,7 +243,6 @@ class Held:
             self.drop(fd)
         for spill in (self.out, self.err, self.ctl):
             spill.close()
-        self._write_state()
         if not found or self._leave:
             self.swept = True
             for fd in list(self.pipes):
@@ -290,8 +289,8 @@ class Held:
             "capacity": self.out.limit,
         }
 
-    def _write_state(self) -> None:
-        """A file that is whole or not there. A disk that is full has no room for it: the
+    def write_state(self) -> None:
+        """Write the result down: a file that is whole or not there. A disk that is full has no room for it: the
         state is then in our memory alone."""
         path = os.path.join(self.folder, STATE)
         try:

@@ -60,6 +60,9 @@ IDLE_S = 60.0
 WATCH_S = 5.0
 #: commands of one page of the list
 PAGE = 200
+#: seconds that the word of a start waits for the word of its end, which most often comes at
+#: once: to be woken twice costs the node more than a short command
+TOGETHER_S = 0.002
 FAILED = 4
 
 
@@ -104,6 +107,8 @@ class Keeper:
         self._told: dict[str, tuple[int, int, int]] = {}
         self._watched: dict[int, int] = {}
         self._stopping = False
+        #: when what was left unsent goes out at the latest, 0 if nothing was
+        self._due = 0.0
         self._idle_since = self._clock()
         woken, self._wake = (
             os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
@@ -128,6 +133,7 @@ class Keeper:
             for held in list(self._live.values()):
                 self._tick(held, now)
             self._tell()
+            self._send_late(now)
             if self._door.lost():
                 self._door.reopen()
 
@@ -142,6 +148,7 @@ class Keeper:
     def _pause(self) -> float:
         now = self._clock()
         times = [held.next_time() for held in self._live.values()]
+        times.append(self._due or None)
         soon = 0.02 if self._stopping else WATCH_S
         due = min((one for one in times if one is not None), default=now + soon)
         return max(0.0, min(due - now, WATCH_S)) * 1000 + 1
@@ -150,7 +157,7 @@ class Keeper:
         """Tell poll what we wait for now."""
         wanted = {self._door.fd: self._in, self._woken: self._in}
         for fd, link in self._links.items():
-            wanted[fd] = self._in | (self._out if link.outbox else 0)
+            wanted[fd] = self._in | (self._out if link.outbox and not self._due else 0)
         for held in self._by_pid.values():
             for fd in held.pipes:
                 self._by_fd[fd] = held
@@ -226,7 +233,9 @@ class Keeper:
         for fd in fds - held.pipes.keys():
             self._forget_fd(fd)
         if held.done and not before:
+            # told first: whoever asks waits, and the folder alone keeps a second start away
             self._say({"ended": held.state()})
+            held.write_state()
         if held.swept:
             self._by_pid.pop(held.child.pid, None)
             self._live.pop(held.name, None)
@@ -237,6 +246,12 @@ class Keeper:
             if self._told.get(held.name) != now and not held.done:
                 self._told[held.name] = now
                 self._say({"grew": held.name, "out": now[0], "err": now[1], "ctl": now[2]})
+
+    def _send_late(self, now: float) -> None:
+        if self._due and now >= self._due:
+            self._due = 0.0
+            for link in self._links.values():
+                link.flush()
 
     def _say(self, message: dict[str, Any]) -> None:
         for link in self._links.values():
@@ -268,7 +283,11 @@ class Keeper:
         # a request that can't be met must not end what others run
         except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
             reply = {"bad": f"{type(error).__name__}: {error}"}
-        link.say({"id": number, **reply})
+        # a start that waits for input must be known before there can be any
+        late = "pid" in reply and request["start"].get("stdin") != "open"
+        if late and not self._due:
+            self._due = self._clock() + TOGETHER_S
+        link.say({"id": number, **reply}, now=not late)
 
     def _do(self, request: dict[str, Any]) -> dict[str, Any]:
         from binascii import a2b_base64

@@ -30,6 +30,7 @@ from handoff.errors import (
 from handoff.link.files import locked
 from handoff.nodes.node import keeper as program
 from handoff.nodes.node.held import mark
+from handoff.nodes.node.lines import JsonLines
 from handoff.nodes.node.spill import read_spill
 from handoff.process import sweeping
 
@@ -105,7 +106,9 @@ class Running:
     async def wait(self, seconds: float | None = None) -> bool:
         """Until something has changed since the last call. False if the time was up."""
         try:
-            await asyncio.wait_for(self.changed.wait(), seconds)
+            # not wait_for, which before Python 3.12 makes a task of it
+            async with asyncio.timeout(seconds):
+                await self.changed.wait()
         except TimeoutError:
             return False
         self.changed.clear()
@@ -133,8 +136,7 @@ class Keep:
         """Set when the keeper is gone; a new :class:`Keep` is needed then."""
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._reader: asyncio.Task[None] | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._lines: JsonLines | None = None
 
     @classmethod
     async def open(cls, folder: str) -> Keep:
@@ -154,7 +156,7 @@ class Keep:
                 await keep._sweep()
                 await keep._start()
             try:
-                if keep._writer is not None or await keep._connect():
+                if keep._lines is not None or await keep._connect():
                     await keep._learn()
                     return keep
             except OutcomeUnknown:  # it was just dying
@@ -270,12 +272,10 @@ class Keep:
 
     async def close(self) -> None:
         """Leave the keeper alone with what runs."""
-        if self._writer is not None:
-            self._writer.close()
-        if self._reader is not None:
-            self._reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
+        if self._lines is not None:
+            self._lines.close()
+            self._gone()
+            await asyncio.sleep(0)
 
     async def _connect(self) -> bool:
         # the address is short whatever the folder is called
@@ -283,15 +283,14 @@ class Keep:
         try:
             place = f"/proc/self/fd/{fd}" if sys.platform == "linux" else self.folder
             try:
-                reader, writer = await asyncio.open_unix_connection(
-                    os.path.join(place, program.SOCKET), limit=LINE
+                _, self._lines = await asyncio.get_running_loop().create_unix_connection(
+                    lambda: JsonLines(self._heard, self._gone, LINE),
+                    os.path.join(place, program.SOCKET),
                 )
             except OSError:
                 return False
         finally:
             os.close(fd)
-        self._writer = writer
-        self._reader = asyncio.create_task(self._listen(reader))
         return True
 
     async def _start(self) -> None:
@@ -350,32 +349,25 @@ class Keep:
             more = bool(states) and page.get("more") is True
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._writer is None or self.lost.is_set():
+        if self._lines is None or self.lost.is_set():
             raise _gone()
         number = next(self._numbers)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
-        self._writer.write(json.dumps({"id": number, **request}).encode() + b"\n")
+        self._lines.send({"id": number, **request})
         try:
-            with contextlib.suppress(ConnectionError):
-                await self._writer.drain()
+            await self._lines.room()
             return await answer
         finally:
             self._waiting.pop(number, None)
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        try:
-            while line := await reader.readline():
-                self._heard(json.loads(line))
-        except (ConnectionError, ValueError):
-            pass
-        finally:
-            self.lost.set()
-            for answer in self._waiting.values():
-                if not answer.done():
-                    answer.set_exception(_gone())
-            for running in self.running.values():
-                running.changed.set()
+    def _gone(self) -> None:
+        self.lost.set()
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(_gone())
+        for running in self.running.values():
+            running.changed.set()
 
     def _heard(self, message: dict[str, Any]) -> None:
         if "state" in message:  # at once, before what the keeper tells next
