@@ -17,6 +17,9 @@ from handoff.wire.node.calls import Result
 
 __all__ = ["Notes"]
 
+#: seconds that the audit's rows of calls that only read are gathered for
+GATHER_S = 0.05
+
 
 class Notes:
     """Journal and audit of one brain.
@@ -30,7 +33,7 @@ class Notes:
         self._audit = audit
         self._under_way = under_way
         self._over: list[tuple[Asking, bool, Result, bool]] = []
-        self._soon = False
+        self._soon: asyncio.Handle | None = None
 
     def begin(self, asking: Asking, instance: str, now_ms: int) -> Sent | None:
         """Write a call down that is about to be sent. Returns what is known of it if that was
@@ -44,7 +47,7 @@ class Notes:
         self._audit.ready()
         if asking.call.reads:
             self._audit.later("call", **_row(asking))
-            self._write_soon()
+            self._write_soon(GATHER_S)
             return None
         args = calls.to_json(asking.call)
         found = self._journal.begin(
@@ -69,12 +72,18 @@ class Notes:
     def end(self, asking: Asking, ok: bool, answer: Result, *, keep: bool) -> None:
         """Write down a moment later what came of a call. keep: whether to remember it; not if
         nothing was done. If this process dies first, the node still has the answer."""
-        self._over.append((asking, ok, answer, keep))
-        self._write_soon()
+        if asking.call.reads and not asking.key:
+            self._result(asking, answer)  # and the answer, which may be large, can go
+            self._write_soon(GATHER_S)
+        else:
+            self._over.append((asking, ok, answer, keep))
+            self._write_soon(0)
 
     def write(self) -> None:
         """Write down what waits for it."""
-        self._soon = False
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         over, self._over = self._over, []
         for asking, ok, answer, keep in over:
             if asking.key and not asking.call.reads:
@@ -85,21 +94,30 @@ class Notes:
                         self._journal.drop(asking.key)
             if self._under_way.get(asking.key) is asking:
                 del self._under_way[asking.key]
-            if asking.key or asking.by:  # otherwise it was our own question
-                self._audit.later(
-                    "result",
-                    request_id=asking.request_id,
-                    node=asking.node,
-                    op=asking.call.op,
-                    **told.outcome(answer),
-                )
+            self._result(asking, answer)
         with contextlib.suppress(HandoffError):
             self._audit.flush()
 
-    def _write_soon(self) -> None:
-        if not self._soon:
-            self._soon = True
-            asyncio.get_running_loop().call_soon(self.write)
+    def _result(self, asking: Asking, answer: Result) -> None:
+        if asking.key or asking.by:  # otherwise it was our own question
+            self._audit.later(
+                "result",
+                request_id=asking.request_id,
+                node=asking.node,
+                op=asking.call.op,
+                **told.outcome(answer),
+            )
+
+    def _write_soon(self, seconds: float) -> None:
+        """At the end of this turn of the loop, or so much later."""
+        loop = asyncio.get_running_loop()
+        if not seconds:
+            if isinstance(self._soon, asyncio.TimerHandle):
+                self._soon.cancel()
+                self._soon = None
+            self._soon = self._soon or loop.call_soon(self.write)
+        elif self._soon is None:
+            self._soon = loop.call_later(seconds, self.write)
 
 
 def _row(asking: Asking) -> dict[str, Any]:

@@ -9,6 +9,7 @@ is full.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
 import hashlib
@@ -131,13 +132,11 @@ class Files:
         place = self._readable(path)
         policy = self._policy()
         with typed(path), paths.folder(place.real, readable=True) as fd:
-            names = self._names(fd, path)
+            names, bases = self._names(fd, path), policy.bases()
             entries: list[Entry] = []
             unreadable: list[tuple[str, str]] = []
-            for name in names:
-                if os.fsencode(name) <= os.fsencode(after):
-                    continue
-                if not policy.may_read(os.path.join(place.real, name)).allowed:
+            for name in names[_past(names, after) :]:
+                if not policy.may_read(os.path.join(place.real, name), bases).allowed:
                     continue
                 if len(entries) >= max(1, limit):
                     return Listing(entries, entries[-1].name, unreadable)
@@ -327,6 +326,11 @@ class Files:
                         remedy="ask for a folder below",
                     )
         return sorted(names, key=os.fsencode)
+
+
+def _past(names: list[str], after: str) -> int:
+    """Where the names go on after that one, in their order as bytes."""
+    return bisect.bisect_right(names, os.fsencode(after), key=os.fsencode) if after else 0
 
 
 def _join(names: list[str]) -> str:

@@ -116,9 +116,14 @@ class Policy:
     digest: str = field(default="", compare=False)
     _bases: Bases = field(default_factory=Bases, compare=False, repr=False)
 
-    def may_read(self, real: str) -> Decision:
-        """Whether a path, absolute and without links, may be read, listed or looked at."""
-        return self._path(real, self.read, "read")
+    def bases(self) -> Mapping[str, str]:
+        """Where the folders that it names lead at this moment, for many paths of one look."""
+        return self._bases.now(self._named)
+
+    def may_read(self, real: str, bases: Mapping[str, str] | None = None) -> Decision:
+        """Whether a path, absolute and without links, may be read, listed or looked at.
+        bases: of this moment, if they are known."""
+        return self._path(real, self.read, "read", bases)
 
     def may_write(self, real: str) -> Decision:
         """Whether that path may be made, changed, moved or deleted."""
@@ -176,10 +181,16 @@ class Policy:
         """:meth:`may_write`, or the refusal, as :meth:`require_read`."""
         return self._require(self.may_write(real), shown, "written")
 
-    def _path(self, real: str, patterns: tuple[Pattern, ...], key: str) -> Decision:
+    def _path(
+        self,
+        real: str,
+        patterns: tuple[Pattern, ...],
+        key: str,
+        bases: Mapping[str, str] | None = None,
+    ) -> Decision:
         if not self.enabled:
             return _OFF
-        same = self._bases.now(self._named)
+        same = self.bases() if bases is None else bases
         found = _first(self.deny, real, same)
         if found is not None:
             return Decision("deny", found.text, f"{found.text} is kept from every brain")
