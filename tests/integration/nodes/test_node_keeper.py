@@ -224,6 +224,25 @@ async def test_a_command_ignores_no_signal(tmp_path: pathlib.Path) -> None:
         assert not ignored & 0x7FFFFFFF, hex(ignored)
 
 
+async def test_the_end_of_a_forgotten_command_is_not_that_of_the_next(
+    tmp_path: pathlib.Path,
+) -> None:
+    keep = await Keep.open(str(tmp_path / "k"))
+    done = await keep.start(sh("a", "exit 3"))
+    await finish(done)
+    assert await keep.forget(done)
+    mark = f"986{os.getpid()}"
+    await keep.start(sh("a", f"exec sleep {mark}"))
+    pid = json.loads((tmp_path / "k" / "keeper.json").read_text())["pid"]
+    assert pid > 1
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.wait_for(keep.lost.wait(), 10)
+    await keep.close()
+    async with keeping(tmp_path / "k") as again:
+        assert "a" not in again.running
+        await gone(f"sleep\0{mark}")
+
+
 async def test_one_keeper_a_folder(tmp_path: pathlib.Path) -> None:
     keeps = await asyncio.gather(*(Keep.open(str(tmp_path / "k")) for _ in range(4)))
     await finish(await keeps[0].start(sh("a", "exit 0")))
@@ -294,7 +313,7 @@ async def test_many_at_once(tmp_path: pathlib.Path) -> None:
             assert (await finish(one))["exit_code"] == n
             assert one.read("out", 0, 10)[1] == f"{n}\n".encode()
             assert await keep.forget(one)
-        assert sorted(os.listdir(tmp_path / "k")) == ["keeper.json", "s"]
+        assert sorted(os.listdir(tmp_path / "k")) == [".spare", "ends.jsonl", "keeper.json", "s"]
 
 
 async def test_more_results_than_one_line_holds_are_found_again(tmp_path: pathlib.Path) -> None:
@@ -304,7 +323,8 @@ async def test_more_results_than_one_line_holds_are_found_again(tmp_path: pathli
         name = f"{number:032d}"
         (folder / name).mkdir()
         state = {"name": name, "done": True, "meta": {"command": "\x01" * 400}, "capacity": 8192}
-        (folder / name / "state.json").write_text(json.dumps(state))
+        with open(folder / "ends.jsonl", "a") as file:
+            print(json.dumps(state), file=file)
     async with keeping(folder) as keep:
         await finish(await keep.start(sh("a", "exit 3")))
         other = await Keep.open(str(folder))

@@ -8,7 +8,6 @@ library only; nothing here blocks.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 
@@ -31,14 +30,12 @@ KILL_ROUND_S = 0.02
 #: bytes of input that may wait for a slow command
 MAX_INPUT = 1 << 20
 _F_SETPIPE_SZ = 1031  # <linux/fcntl.h>
-STATE = "state.json"
 
 
 class Held:
     """A running command.
 
-    folder: its own, made by the keeper: there go ``out``, ``err`` and at the end
-    ``state.json``. order: as :mod:`handoff.nodes.node.keeper` says.
+    folder: its own, made by the keeper: there go ``out`` and ``err``. order: as :mod:`handoff.nodes.node.keeper` says.
     """
 
     def __init__(
@@ -288,22 +285,6 @@ class Held:
             "error": self.out.error or self.err.error,
             "capacity": self.out.limit,
         }
-
-    def write_state(self) -> None:
-        """Write the result down: a file that is whole or not there. A disk that is full has no room for it: the
-        state is then in our memory alone."""
-        path = os.path.join(self.folder, STATE)
-        try:
-            fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            try:
-                data = json.dumps(self.state()).encode()
-                whole = os.write(fd, data) == len(data)
-            finally:
-                os.close(fd)
-            if whole:
-                os.replace(path + ".new", path)
-        except OSError:
-            pass
 
 
 def mark(folder: str, name: str) -> str:

@@ -6,7 +6,8 @@ by the next one. It is the subreaper of everything that they start. One thread, 
 
 ``s``              the Unix socket, for the node's user alone
 ``keeper.json``    pid, start stamp, boot; locked while the keeper lives
-``<name>/``        one folder a call: ``out``, ``err``, ``state.json``
+``<name>/``        one folder a call: ``out``, ``err``
+``ends.jsonl``     how they ended: see :mod:`handoff.nodes.node.keeper_files`
 
 Requests, one JSON object a line, each with an ``id`` that its reply repeats:
 
@@ -40,7 +41,6 @@ Standard library only; its modules are found by path, as the shim's are.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from handoff.nodes.node.held import Held
     from handoff.process.door import Link
 
-INFO = "keeper.json"
 SOCKET = "s"
 #: seconds that a keeper with nothing to keep waits for a node
 IDLE_S = 60.0
@@ -89,6 +88,7 @@ class Keeper:
         import signal
         import time
 
+        from handoff.nodes.node.keeper_files import Ends, Folders, read_ends
         from handoff.process.door import Door
 
         self._boot = boot
@@ -101,7 +101,10 @@ class Keeper:
         self._held: dict[str, Held] = {}
         #: those of them that are not over: a thousand finished ones must slow nobody down
         self._live: dict[str, Held] = {}
-        self._past = past()
+        self._ends = Ends()
+        self._folders = Folders()
+        #: the results that keepers before this one wrote down
+        self._past = read_ends(".")
         self._by_pid: dict[int, Held] = {}
         self._by_fd: dict[int, Held] = {}
         self._told: dict[str, tuple[int, int, int]] = {}
@@ -235,7 +238,8 @@ class Keeper:
         if held.done and not before:
             # told first: whoever asks waits, and the folder alone keeps a second start away
             self._say({"ended": held.state()})
-            held.write_state()
+            self._ends.add(held.state())
+            self._folders.prepare()
         if held.swept:
             self._by_pid.pop(held.child.pid, None)
             self._live.pop(held.name, None)
@@ -308,10 +312,9 @@ class Keeper:
                 if verb in {"state", "drain", "pace"}:
                     return {"state": self._past[order["name"]]}
                 if verb == "forget":
-                    from handoff.nodes.node.spill import remove
-
-                    remove(order["name"])
+                    self._folders.drop(order["name"])
                     del self._past[order["name"]]
+                    self._tidy()
                 return {"ok": True}
             if held is None:
                 return {"unknown": order["name"]}
@@ -356,9 +359,10 @@ class Keeper:
         import errno
 
         try:
-            os.mkdir(name, 0o700)
-        except FileExistsError:
-            return {"known": name}
+            if name in self._ends.names and name not in self._held and name not in self._past:
+                self._tidy(now=True)  # it was forgotten: its line must not speak for this one
+            if not self._folders.make(name):
+                return {"known": name}
         except OSError as error:
             return {"failed": errno.errorcode.get(error.errno or 0, "EIO")}
         env = {**order["env"], "HANDOFF_RUN": mark(".", name)}
@@ -376,13 +380,10 @@ class Keeper:
                 bound=False,
             )
         except OSError as error:  # no pipe or process to be had
-            os.rmdir(name)
+            self._folders.drop(name)
             return {"failed": errno.errorcode.get(error.errno or 0, "EIO")}
-        except ValueError:  # words that no program can be given
-            os.rmdir(name)
-            raise
         if isinstance(child, Refused):
-            os.rmdir(name)
+            self._folders.drop(name)
             return {"refused": [child.code, child.reason]}
         held = Held(name, os.path.join(os.getcwd(), name), order, child, self._clock())
         self._held[name] = self._live[name] = held
@@ -393,44 +394,17 @@ class Keeper:
     def _forget(self, held: Held) -> dict[str, Any]:
         if not held.swept:
             return {"busy": held.name}
-        from handoff.nodes.node.spill import remove
-
-        remove(held.name)
+        self._folders.drop(held.name)
         del self._held[held.name]
         self._told.pop(held.name, None)
+        self._tidy()
         return {"ok": True}
 
-
-def past() -> dict[str, dict[str, Any]]:
-    """The results that keepers before this one wrote down."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in os.listdir("."):
-        try:
-            with open(os.path.join(name, "state.json"), encoding="utf-8") as file:
-                state = json.load(file)
-        except (OSError, ValueError):
-            continue
-        if isinstance(state, dict) and state.get("name") == name:
-            found[name] = state
-    return found
-
-
-def claim() -> int | None:
-    """Become the folder's keeper. Returns the locked descriptor, None if there is one."""
-    from handoff.process import facts
-
-    fd = os.open(INFO, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    me = facts.fact(os.getpid())
-    assert me is not None
-    info = {"pid": me.pid, "started": me.started, "boot": facts.boot_id(), "version": 1}
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, json.dumps(info).encode(), 0)
-    return fd
+    def _tidy(self, *, now: bool = False) -> None:
+        """Write the ends anew once most of them are of commands that were forgotten."""
+        if now or self._ends.stale(len(self._held) + len(self._past)):
+            ended = [held.state() for held in self._held.values() if held.done]
+            self._ends.keep([*self._past.values(), *ended])
 
 
 def main() -> int:
@@ -442,6 +416,7 @@ def main() -> int:
         os._exit(0)  # nobody's child, so that nobody has to collect it
     os.setsid()
     os.umask(0o077)
+    from handoff.nodes.node.keeper_files import claim
     from handoff.process import facts, spawn
 
     try:

@@ -30,6 +30,7 @@ from handoff.errors import (
 from handoff.link.files import locked
 from handoff.nodes.node import keeper as program
 from handoff.nodes.node.held import mark
+from handoff.nodes.node.keeper_files import INFO, read_ends
 from handoff.nodes.node.lines import JsonLines
 from handoff.nodes.node.spill import read_spill
 from handoff.process import sweeping
@@ -321,14 +322,17 @@ class Keep:
     async def _sweep(self) -> None:
         """End what a keeper that was killed left running: nobody holds it any more. A keeper
         that lives, and can't be reached at this moment, still holds its own."""
-        if locked(os.path.join(self.folder, program.INFO)):
+        if locked(os.path.join(self.folder, INFO)):
             return
+        try:
+            ended = read_ends(self.folder)
+        except OSError as error:
+            raise _no_room(error.errno, self.folder) from error
         for name in os.listdir(self.folder):
             inner = os.path.join(self.folder, name)
-            told = ("state.json", SWEPT)
-            if os.path.isdir(inner) and not any(
-                os.path.exists(os.path.join(inner, one)) for one in told
-            ):
+            if name in ended or name.startswith(".") or not os.path.isdir(inner):
+                continue
+            if not os.path.exists(os.path.join(inner, SWEPT)):
                 await asyncio.to_thread(
                     sweeping.end_all, sweeping.Quarry(mark(self.folder, name), None), 1.0
                 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["HEAD", "Spill", "read_spill", "remove"]
+__all__ = ["HEAD", "Spill", "read_spill"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,13 +123,3 @@ def read_spill(path: str, limit: int, total: int, offset: int, count: int) -> Pi
     finally:
         os.close(fd)
     return Piece(offset, data + bytes(wanted - len(data)))
-
-
-def remove(folder: str) -> None:
-    """A finished call's folder and what is in it; somebody may have done it before."""
-    try:
-        for one in os.listdir(folder):
-            os.unlink(os.path.join(folder, one))
-        os.rmdir(folder)
-    except FileNotFoundError:
-        pass
