@@ -71,6 +71,15 @@ def test_a_command_asked_again_gives_its_output_again(place: Place) -> None:
             place.serve("--port", str(brain["port"]))
             place.until(lambda: place.status() == "connected")
     assert (place.files / "ran").read_text() == "x\n"
+    # the same as data, with start and end as any other answer has them
+    again = place.nodes("exec", "n1", "--json", "--key", "asked-again", "--", run)
+    told = json.loads(again.stdout)["result"]
+    head, tail = told["stdout"]["head"].encode(), told["stdout"]["tail"].encode()
+    assert first.stdout.startswith(head)
+    assert first.stdout.endswith(tail)
+    assert len(head) == len(tail) == 64 * 1024
+    assert (told["stderr"]["head"], told["exit_code"]) == ("e\n", 0)
+    assert (place.files / "ran").read_text() == "x\n"
 
 
 def test_what_holds_the_streams_does_not_hold_the_answer(place: Place) -> None:

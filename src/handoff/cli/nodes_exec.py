@@ -224,6 +224,8 @@ def _one(
     if not ok:
         raise place.failed({**value, "details": {**value.get("details", {}), "key": key}})
     if not streamed:
+        for stream in ("stdout", "stderr"):
+            _fill(brain, name, value.get(stream, {}))
         context.emit({"node": name, "key": key, "result": value})
         return _code(value)
     for stream, fd in (("stdout", 1), ("stderr", 2)):
@@ -252,6 +254,24 @@ def _untold(
     if told.get("head") or told.get("tail") or not told.get("spill") or had >= total:
         return None
     return _kept(brain, name, told["spill"], had, total)
+
+
+def _fill(brain: BrainClient, name: str, told: dict[str, Any]) -> None:
+    """Start and end of a stream whose bytes went to whoever asked first, as an answer has
+    them."""
+    from handoff.wire.node.commands import HEAD_BYTES, TAIL_BYTES
+
+    total = told.get("bytes_total", 0)
+    if told.get("head") or told.get("tail") or not told.get("spill") or not total:
+        return
+    whole = total <= HEAD_BYTES + TAIL_BYTES
+    parts = [("head", 0, total if whole else HEAD_BYTES)]
+    parts += [] if whole else [("tail", total - TAIL_BYTES, TAIL_BYTES)]
+    for part, at, length in parts:
+        given = {"spill": told["spill"], "offset": at, "length": length}
+        ok, value = brain.call(name, "read_output", given, by=place.by())
+        if ok and value.get("offset", 0) == at and value.get("data"):
+            told[part] = value["data"]
 
 
 def _kept(brain: BrainClient, name: str, spill: str, at: int, total: int) -> Iterator[bytes]:

@@ -8,12 +8,13 @@ import hashlib
 import os
 import pathlib
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.support.linkhouse import CLOCK, House, ask, house, linked, node, proxied, until
 
-from handoff.errors import PairingRefused, StorageFull
+from handoff.errors import PairingRefused, RequestConflict, StorageFull
 from handoff.link.keys import new_key
 from handoff.nodes import audit
 from handoff.nodes.brain.session import Session
@@ -109,6 +110,7 @@ async def test_an_offline_node_is_told_at_once(tmp_path: pathlib.Path) -> None:
         ok, failed = await made.brain.call("n1", Exec(command="true"), key="key-0001")
         assert time.monotonic() - before < 2
         assert (ok, failed.code, failed.retry_safe) == (False, "node_offline", True)
+        assert failed.details["revoked"] is False
         waiting = asyncio.create_task(
             made.brain.call("n1", Exec(command="true"), key="key-0001", wait_s=20)
         )
@@ -127,6 +129,9 @@ async def test_a_revoked_node_is_gone_at_once_and_stays_away(tmp_path: pathlib.P
         assert time.monotonic() - before < 1
         assert dialler.status.last_error.startswith("revoked")
         assert not made.brain.sessions
+        ok, failed = await made.brain.call("n1", Exec(command="true"), key="key-0001")
+        assert (ok, failed.code, failed.details["revoked"]) == (False, "node_offline", True)
+        assert failed.remedy == "pair it anew: handoff nodes pair n1"
 
 
 async def test_two_installations_of_one_name(tmp_path: pathlib.Path) -> None:
@@ -327,6 +332,73 @@ async def test_two_that_wait_with_one_key_are_one_call(
             assert [one[0] for one in await asyncio.gather(*both)] == [True, True]
         assert sent.count("key-0001") == 1
         assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_reads_with_one_key_have_the_bytes_each(tmp_path: pathlib.Path) -> None:
+    """Two that read at once with one key: neither answer is without its content."""
+    data = os.urandom(3_000_000)
+    free = asyncio.Event()
+    got: list[bytes] = [b"", b""]
+
+    def taker(number: int) -> Any:
+        async def take(_: str, more: bytes) -> None:
+            await free.wait()
+            got[number] += more
+
+        return take
+
+    async with house(tmp_path) as made, node(made):
+        await linked(made)
+        path = tmp_path / "n1" / "files" / "f"
+        path.write_bytes(data)
+        call = calls.Read(str(path), stream=True)
+        both = [asyncio.create_task(ask(made, call, "key-0001", pieces=taker(n))) for n in range(2)]
+        await until(lambda: made.brain.asking.get("key-0001"))
+        ok, answer = await made.brain.call("n1", calls.Stat(str(path)), key="key-0002")
+        assert ok, answer
+        with pytest.raises(RequestConflict):
+            await made.brain.call("n1", calls.Read("/other", stream=True), key="key-0001")
+        free.set()
+        assert [one.size for one in await asyncio.gather(*both)] == [len(data)] * 2
+        assert got == [data, data]
+        await until(lambda: not made.brain.asking)
+
+
+async def test_a_key_is_asked_again_whatever_way_the_answer_goes(tmp_path: pathlib.Path) -> None:
+    """A command that runs, asked again by somebody who wants nothing streamed, and also after
+    its brain has ended: it is the same call, and the link stays."""
+    calling = Exec(command=f"echo x >>{tmp_path}/ran; echo out; cat {tmp_path}/go", stream=True)
+    plain = replace(calling, stream=False)
+    os.mkfifo(tmp_path / "go")
+
+    async def none(_: str, __: bytes) -> None:
+        return None
+
+    async with house(tmp_path) as made:
+        number = int(made.address.rpartition(":")[2])
+        async with node(made, stop=False):
+            await linked(made)
+            first = asyncio.create_task(
+                made.brain.call("n1", calling, key="key-0001", pieces=none, return_s=0.1)
+            )
+            await until((tmp_path / "ran").exists)
+            again = asyncio.create_task(made.brain.call("n1", plain, key="key-0001", return_s=0.1))
+            await asyncio.sleep(0)
+        assert [(await one)[0] for one in (first, again)] == [False, False]
+    async with house(tmp_path, number) as made:
+        waiting = asyncio.create_task(made.brain.call("n1", plain, key="key-0001"))
+        await until(lambda: "key-0001" in made.brain.asking)
+        async with node(made):
+            await until(lambda: made.brain.asking["key-0001"].received)
+            session = made.brain.sessions["n1"]
+            with open(tmp_path / "go", "w"):
+                pass
+            ok, answer = await waiting
+            assert ok, answer
+            assert (answer.exit_code, answer.stdout.streamed) == (0, False)
+            assert answer.stdout.bytes_total == 4
+            assert made.brain.sessions["n1"] is session
+    assert (tmp_path / "ran").read_text() == "x\n"
 
 
 async def test_who_waits_for_a_revoked_node_is_told_at_once(tmp_path: pathlib.Path) -> None:

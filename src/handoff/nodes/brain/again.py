@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from handoff.errors import HandoffError, NodeOffline, OutcomeUnknown, RequestConflict
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTENT",
     "actor",
+    "as_sent",
     "conflict",
     "from_journal",
     "installation",
@@ -54,6 +56,13 @@ def from_journal(sent: Sent) -> Call:
     return calls.call_from_json(sent.op, args)
 
 
+def as_sent(call: Call, sent: Sent) -> Call:
+    """A call that was made before, with the streams that the node sends for it."""
+    if isinstance(call, calls.Exec):
+        return replace(call, stream=sent.args.get("stream") is True)
+    return call
+
+
 def never_known(asking: Asking) -> OutcomeUnknown:
     """Nobody can say any more."""
     return OutcomeUnknown(
@@ -74,13 +83,21 @@ def not_back(asking: Asking) -> OutcomeUnknown:
 
 def offline(node: NodeRecord) -> NodeOffline:
     """A node that is not linked."""
+    if node.revoked:
+        return NodeOffline(
+            f"{node.name} was revoked: it is not let in",
+            remedy=f"pair it anew: handoff nodes pair {node.name}",
+            node=node.name,
+            last_seen_ms=node.last_ms,
+            revoked=True,
+        )
     return NodeOffline(
         f"{node.name} is not connected",
         remedy=f"start it there: hermes-node run; or wait: handoff nodes exec {node.name}"
         " --queue-until 10m …",
         node=node.name,
         last_seen_ms=node.last_ms,
-        revoked=node.revoked_ms is not None,
+        revoked=False,
     )
 
 

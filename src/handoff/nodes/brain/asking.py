@@ -28,12 +28,7 @@ QUEUE = 8 << 20
 
 def untold(answer: Result) -> Result:
     """A call's answer for somebody who was told nothing of its streams."""
-    return _unstreamed(answer) if isinstance(answer, ExecResult) else answer
-
-
-def _unstreamed(answer: ExecResult) -> ExecResult:
-    out, err = (replace(one, streamed=False) for one in (answer.stdout, answer.stderr))
-    return replace(answer, stdout=out, stderr=err)
+    return answer.untold() if isinstance(answer, ExecResult) else answer
 
 
 class Asking:
@@ -111,7 +106,7 @@ class Asking:
             " came, and this node, of the older kind, can't wait"
         )
         if isinstance(result, ExecResult):
-            return replace(_unstreamed(result), note=note)
+            return replace(result.untold(), note=note)
         return CallFailed.of(TooLarge(note, remedy="ask again, and read faster"), retry_safe=True)
 
     def finish(self, ok: bool, answer: Result) -> None:

@@ -22,6 +22,7 @@ from handoff.link.keys import MachineKey
 from handoff.link.tokens import NodeStore
 from handoff.nodes.audit import Audit
 from handoff.nodes.brain.again import (
+    as_sent,
     conflict,
     from_journal,
     installation,
@@ -254,14 +255,21 @@ class Brain:
             BadRequest, RequestConflict, StorageFull, StorageError: nothing was sent.
         """
         session = self.sessions.get(target)
-        if session is None or (key and key in self.asking):
+        running = self.asking.get(key) if key else None
+        if session is None or (running is not None and not (call.reads and call.comes())):
             return None
+        if running is not None and not _same(
+            running.node, calls.digest(running.call), target, call
+        ):
+            raise conflict(key)
         asking = Asking(key, target, call, by, pieces, feed)
         found = self._notes.begin(asking, session.instance, self.clock.now_ms())
         if found is not None:
             return self._known(found, call)
         if key:
-            self.asking[key] = asking
+            # a second one that reads meanwhile has its own answer: the first one's bytes went
+            # to whoever asked first
+            self.asking.setdefault(key, asking)
         try:
             session.send(asking)
         except HandoffError as error:
@@ -327,7 +335,7 @@ class Brain:
         """The answer to a call that was made before with that key."""
         running = self.asking.get(key)
         if running is not None:
-            if (running.node, calls.digest(running.call)) != (target, calls.digest(call)):
+            if not _same(running.node, calls.digest(running.call), target, call):
                 raise conflict(key)
             return await self._wait(running, return_s)
         if call.reads:
@@ -335,12 +343,12 @@ class Brain:
         found = self.journal.find(key)
         if found is None:
             return None
-        if (found.node, found.digest) != (target, calls.digest(call)):
+        if not _same(found.node, found.digest, target, call):
             raise conflict(key)
         known = self._known(found, call)
         if known is not None:
             return known
-        asking = Asking(key, target, call, found.by)
+        asking = Asking(key, target, as_sent(call, found), found.by)
         self.asking[key] = asking
         session = self.sessions.get(target)
         if session is not None:
@@ -420,3 +428,8 @@ class Brain:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _same(node: str, digest: str, target: str, call: Call) -> bool:
+    """Whether what was asked of a node is this very call."""
+    return (node, digest) == (target, calls.digest(call))

@@ -98,8 +98,12 @@ class Session:
         return await told
 
     def cancel(self, asking: Asking) -> bool:
-        """End a call. False: this node can't be told."""
+        """End a call, and whatever else is asked with its key. False: this node can't be
+        told."""
         done = self.link.cancel(asking.number, "asked")
+        for number, other in self._calls.items():
+            if other is not asking and other.key == asking.key:
+                self.link.cancel(number, "asked")
         self._poke()
         return done
 

@@ -225,7 +225,8 @@ class Engine:
         }
         seen = self.journal.begin(key, digest, call.op, self._clock.now_ms(), args)
         if seen is not None:
-            return await self._again(seen, call)
+            ok, known = await self._again(seen, call)  # its streams went to whoever asked first
+            return ok, known.untold() if isinstance(known, ExecResult) else known
         ended: asyncio.Future[tuple[bool, Result]] = asyncio.get_running_loop().create_future()
         self._under_way[key] = ended
         try:

@@ -234,6 +234,10 @@ def result_from_json(call: type[Call], ok: bool, value: Mapping[str, Any]) -> Re
 
 
 def digest(call: Call) -> str:
-    """SHA-256 of a call's content: the same key with another digest is another call."""
-    body = json.dumps([call.op, encode(call)], sort_keys=True, separators=(",", ":"))
+    """SHA-256 of a call's content: the same key with another digest is another call. How a
+    command's output is delivered is no part of what is asked."""
+    asked = encode(call)
+    if isinstance(call, Exec):
+        asked.pop("stream", None)
+    body = json.dumps([call.op, asked], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(body.encode()).hexdigest()

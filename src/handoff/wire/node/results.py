@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from handoff import errors
@@ -98,6 +98,11 @@ class ExecResult(Result):
     killed: int = 0
     cwd: Text = ""
     note: str = ""
+
+    def untold(self) -> ExecResult:
+        """The result for somebody who was told nothing of its streams."""
+        out, err = (replace(one, streamed=False) for one in (self.stdout, self.stderr))
+        return replace(self, stdout=out, stderr=err)
 
 
 @shape

@@ -245,6 +245,10 @@ def test_the_digest_tells_calls_apart() -> None:
     assert len(others) == 4
 
 
+def test_how_output_is_delivered_is_no_part_of_what_is_asked() -> None:
+    assert digest(Exec(command="true", stream=True)) == digest(Exec(command="true"))
+
+
 @pytest.mark.parametrize("key", ["abcdefgh", "A.b_c:d-9", "0" * 64])
 def test_keys_that_may_be(key: str) -> None:
     assert check_key(key) == key
