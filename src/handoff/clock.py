@@ -88,4 +88,17 @@ class FakeClock:
 def iso(ms: int) -> str:
     """RFC 3339 text in UTC with milliseconds, for JSON."""
     seconds, rest = divmod(ms, 1000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:03d}Z"
+    return f"{_second(seconds)}.{rest:03d}Z"
+
+
+def _second(seconds: int) -> str:
+    found = _SECONDS.get(seconds)
+    if found is None:
+        found = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        _SECONDS.clear()
+        _SECONDS[seconds] = found
+    return found
+
+
+#: the last one that was written: times come many a second
+_SECONDS: dict[int, str] = {}

@@ -276,7 +276,7 @@ class Audit:
 
     def _note(self, number: int, mark: str, size: int, first: int) -> None:
         first = first or self._first()
-        text = dumps({"n": number, "hash": mark, "first": first}) + "\n"
+        text = f'{{"n":{number},"hash":"{mark}","first":{first}}}\n'
         head = text.ljust(160).encode()
         os.pwrite(self._lock, head, 0)
         self._seen = _Last(head, number, mark, size, first)

@@ -108,14 +108,15 @@ class BrainJournal:
             RequestConflict: the key was used for another call, or for another node.
         """
         with self._lock, self._typed():
-            found = self._find(key)
-            if found is None:
-                self._db.execute(
-                    "INSERT INTO calls (key, node, op, digest, args, by, at_ms, instance, state)"
-                    " VALUES (?,?,?,?,?,?,?,?,'sent')",
-                    (key, node, op, digest, json.dumps(args), by, now_ms, instance),
-                )
+            new = self._db.execute(
+                "INSERT INTO calls (key, node, op, digest, args, by, at_ms, instance, state)"
+                " VALUES (?,?,?,?,?,?,?,?,'sent') ON CONFLICT (key) DO NOTHING",
+                (key, node, op, digest, json.dumps(args), by, now_ms, instance),
+            )
+            if new.rowcount:
                 return None
+            found = self._find(key)
+            assert found is not None
         if (found.digest, found.node) != (digest, node):
             raise RequestConflict(
                 f"the key {key} was used for another call", remedy="use a new key", key=key

@@ -101,14 +101,15 @@ class CallsJournal:
             RequestConflict: the key was used for another call.
         """
         with self._lock, self._typed():
-            found = self._find(key)
-            if found is None:
-                self._db.execute(
-                    "INSERT INTO calls (key, digest, op, at_ms, state, args)"
-                    " VALUES (?,?,?,?,'running',?)",
-                    (key, digest, op, now_ms, json.dumps(args or {})),
-                )
+            new = self._db.execute(
+                "INSERT INTO calls (key, digest, op, at_ms, state, args)"
+                " VALUES (?,?,?,?,'running',?) ON CONFLICT (key) DO NOTHING",
+                (key, digest, op, now_ms, json.dumps(args or {})),
+            )
+            if new.rowcount:
                 return None
+            found = self._find(key)
+            assert found is not None
         if found.digest != digest:
             raise RequestConflict(
                 f"the key {key} was used for another call", remedy="use a new key", key=key
