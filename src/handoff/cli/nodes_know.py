@@ -266,21 +266,50 @@ def _import(args: Namespace, context: Context) -> int:
     variable = "HERMES_NODES_TOKEN_KEY"
     if args.settings:
         theirs = read_settings(os.path.abspath(args.settings), os.environ)
-        save_settings(where, replace(load_settings(where), host=theirs.host, port=theirs.port))
+        mine = load_settings(where)
+        # the nodes dial the plugin's port, also where it is the usual one
+        save_settings(where, replace(mine, host=theirs.host, port=theirs.port, fixed=True))
         variable = theirs.token_encryption_key_env
-        report["settings"] = asdict(theirs)
+        told = [*theirs.warnings, _transport(where, bool(theirs.tls_cert_path), mine.tls)]
+        report["settings"] = {**asdict(theirs), "warnings": [one for one in told if one]}
     if args.tokens:
         path = os.path.abspath(args.tokens)
         beside = os.path.join(os.path.dirname(os.path.dirname(path)), ".env")
         key = os.environ.get(variable, "") or dotenv_value(beside, variable)
         store = NodeStore(os.path.join(where, "nodes.sqlite3"), SystemClock())
         try:
-            taken, left = store.import_tokens(read_tokens(path, key))
+            tokens, odd = read_tokens(path, key)
+            taken, left, refused = store.import_tokens(tokens)
         finally:
             store.close()
-        report |= {"imported": taken, "left": left}
-    place.tell(context, report, "\n".join(f"{key}: {value}" for key, value in report.items()))
-    return 0
+        report |= {"imported": taken, "left": left, "refused": [*odd, *refused]}
+    place.tell(context, report, "\n".join(_reported(report)))
+    return 1 if report.get("refused") else 0
+
+
+def _transport(where: str, theirs: bool, mine: bool) -> str:
+    """What nodes of the plugin meet here that is not what they met there; "" if nothing."""
+    if theirs:
+        return (
+            "the plugin's certificate is not taken over: nodes that know it by its digest or an"
+            f" authority need {os.path.join(where, 'cert.pem')}"
+        )
+    if mine:
+        return (
+            "the plugin served without TLS, this brain serves with it: for nodes that dial ws://,"
+            " or a proxy in front, start it once with `handoff nodes serve --no-tls`"
+        )
+    return ""
+
+
+def _reported(report: dict[str, Any]) -> list[str]:
+    """An import for a person."""
+    settings = report.get("settings", {})
+    lines = [f"listens on {settings['host']}:{settings['port']} from now on"] if settings else []
+    lines += [f"  {one}" for one in settings.get("warnings", ())]
+    for key, about in (("imported", "taken over"), ("left", "known before"), ("refused", "not")):
+        lines += [f"{about}: {one}" for one in report.get(key, ())]
+    return lines or ["there was nothing to take over"]
 
 
 def _logs(args: Namespace, context: Context) -> int:

@@ -73,7 +73,7 @@ def read_settings(path: str, env: Mapping[str, str]) -> PluginSettings:
         StorageError: the file can't be read.
     """
     try:
-        text = read_private(path, private=False).decode("utf-8")
+        text = read_private(path, private=False).decode("utf-8-sig")
     except FileNotFoundError:
         text = ""
     except UnicodeDecodeError as error:
@@ -157,15 +157,16 @@ def dotenv_value(path: str, name: str) -> str:
     return found
 
 
-def read_tokens(path: str, key: str) -> list[ImportedToken]:
-    """The records of the plugin's ``tokens.json``.
+def read_tokens(path: str, key: str) -> tuple[list[ImportedToken], list[str]]:
+    """The records of the plugin's ``tokens.json``, and what is wrong with those that can't be
+    used, one sentence each: nobody can mend a single one of an encrypted file.
 
     Args:
         path: the file.
         key: the Fernet key, 44 characters.
 
     Raises:
-        ConfigError: there is no file, the key does not open it, or it holds no such records.
+        ConfigError: there is no file, the key does not open it, or it holds no records.
         StorageError: it can't be read.
     """
     try:
@@ -188,17 +189,21 @@ def read_tokens(path: str, key: str) -> list[ImportedToken]:
     records = document.get("records") if isinstance(document, dict) else None
     if not isinstance(records, list) or document.get("version") != 1:
         raise ConfigError(f"{path} is not a token store of version 1", path=path)
-    return [_token(path, record) for record in records]
+    read = [_token(number, record) for number, record in enumerate(records, 1)]
+    good = [one for one in read if isinstance(one, ImportedToken)]
+    return good, [one for one in read if isinstance(one, str)]
 
 
-def _token(path: str, record: Any) -> ImportedToken:
+def _token(number: int, record: Any) -> ImportedToken | str:
     if not isinstance(record, dict):
-        raise ConfigError(f"{path} holds a record that is none", path=path)
+        return f"record {number} is none"
     name, digest = record.get("name"), record.get("token_hash")
     if not isinstance(name, str) or not isinstance(digest, str):
-        raise ConfigError(f"{path} holds a record without a name or a digest", path=path)
+        return f"record {number} has no name or no digest"
     if len(digest) != 64 or not set(digest.lower()) <= set("0123456789abcdef"):
-        raise ConfigError(f"{path}: the digest of '{name[:64]}' is none", path=path)
+        return f"record {number}: the digest of {name[:64]!a} is none"
+    if not isinstance(record.get("revoked", False), bool):
+        return f"record {number}: it can't be told whether {name[:64]!a} was revoked"
     return ImportedToken(
         name=name,
         token_sha256=digest.lower(),

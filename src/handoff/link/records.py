@@ -13,6 +13,9 @@ from handoff.link.keys import fingerprint
 
 __all__ = ["ImportedToken", "NodeRecord"]
 
+#: who is meant by it is every node
+EVERY = "all"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
@@ -54,7 +57,8 @@ def insert(db: sqlite3.Connection, **values: Any) -> None:
     db.execute(query, tuple(values.values()))
 
 
-def check_free(db: sqlite3.Connection, name: str) -> None:
+def check_free(db: sqlite3.Connection, name: str, was: str = "") -> None:
+    check_unlike(db, name, was)
     row = db.execute("SELECT revoked_ms FROM node WHERE name = ?", (name,)).fetchone()
     if row is not None and row["revoked_ms"] is None:
         raise NodeExists(
@@ -64,9 +68,30 @@ def check_free(db: sqlite3.Connection, name: str) -> None:
         )
 
 
-def make_room(db: sqlite3.Connection, name: str, *, replace: bool) -> None:
-    if not replace:
-        check_free(db, name)
+def check_unlike(db: sqlite3.Connection, name: str, but: str = "") -> None:
+    """A new name is none that a person, or a model, would take for another one. but: the name
+    that its node has now."""
+    if name.lower() == EVERY:
+        raise BadRequest(f"'{EVERY}' means every node: none can be called so", field="name")
+    row = db.execute(
+        "SELECT name FROM node WHERE name = ? COLLATE NOCASE AND name NOT IN (?, ?)"
+        " AND revoked_ms IS NULL",
+        (name, name, but),
+    ).fetchone()
+    if row is not None:
+        raise NodeExists(
+            f"a node '{row['name']}' is known already, and '{name}' differs from it in case only",
+            remedy="choose another name, or revoke that one first",
+            name=row["name"],
+        )
+
+
+def make_room(db: sqlite3.Connection, name: str, *, replace: bool, was: str = "") -> None:
+    """was: the name until now of the node that is to be called so."""
+    if replace:
+        check_unlike(db, name, was)
+    else:
+        check_free(db, name, was)
     db.execute("DELETE FROM node WHERE name = ?", (name,))
 
 

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from handoff.errors import BadRequest, PairingRefused, StorageError
+from handoff.errors import BadRequest, NodeExists, PairingRefused, StorageError
 from handoff.link.ciphers import CIPHERS
 from handoff.link.database import Database
 from handoff.link.files import read_private, write_new
@@ -36,6 +36,7 @@ from handoff.link.records import (
     ImportedToken,
     NodeRecord,
     check_free,
+    check_unlike,
     insert,
     make_room,
     record_of,
@@ -225,7 +226,7 @@ class NodeStore:
                 raise unknown(db, name)
             if to == name:
                 return
-            make_room(db, to, replace=False)
+            make_room(db, to, replace=False, was=name)
             sealed = row["token_sealed"]
             if sealed:
                 sealed = self._seal(to, self._open(name, sealed))
@@ -348,24 +349,32 @@ class NodeStore:
             raise PairingRefused("the pairing code was not proven", remedy=remedy)
         if row["name"] and row["name"] != name:
             raise PairingRefused(f"the pairing code is for the node '{row['name']}'")
-        make_room(db, name, replace=bool(row["replaces"]))
+        try:
+            make_room(db, name, replace=bool(row["replaces"]))
+        except BadRequest as error:
+            raise PairingRefused(error.cause, remedy="choose another name") from error
         return name, node_key, stored
 
     # -- another store --------------------------------------------------------------------
 
-    def import_tokens(self, tokens: Iterable[ImportedToken]) -> tuple[list[str], list[str]]:
-        """Take over permanent tokens; names added, and names that were there before.
-
-        Raises:
-            BadRequest: a name can't be one; nothing was added.
-        """
+    def import_tokens(
+        self, tokens: Iterable[ImportedToken]
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Take over permanent tokens: the names added, those that were there before, and why
+        others can't be names here."""
         added: list[str] = []
         there: list[str] = []
+        refused: list[str] = []
         with self._database.writing() as db:
             for token in tokens:
-                name = check_name(token.name)
-                if db.execute("SELECT 1 FROM node WHERE name = ?", (name,)).fetchone():
-                    there.append(name)
+                try:
+                    name = check_name(token.name)
+                    if db.execute("SELECT 1 FROM node WHERE name = ?", (name,)).fetchone():
+                        there.append(name)
+                        continue
+                    check_unlike(db, name)
+                except (BadRequest, NodeExists) as error:
+                    refused.append(f"{token.name[:64]!a}: {error.cause}")
                     continue
                 insert(
                     db,
@@ -380,7 +389,7 @@ class NodeStore:
                         "INSERT INTO seen (name, last_ms) VALUES (?, ?)", (name, token.last_ms)
                     )
                 added.append(name)
-        return added, there
+        return added, there, refused
 
     # -- inside ---------------------------------------------------------------------------
 

@@ -39,7 +39,8 @@ def store(path: Path, document: Any, key: str = KEY) -> str:
 def test_the_plugins_records_are_read(tmp_path: Path) -> None:
     gone = {**RECORD, "name": "gone", "revoked": True, "last_used_at": "2026-07-02T00:00:00Z"}
     path = store(tmp_path / "tokens.json", {"version": 1, "records": [RECORD, gone]})
-    lab, other = read_tokens(path, KEY + "\n")
+    (lab, other), odd = read_tokens(path, KEY + "\n")
+    assert odd == []
     assert (lab.name, lab.token_sha256, lab.revoked) == ("lab-box", DIGEST, False)
     assert lab.created_ms == 1_782_900_000_000
     assert lab.last_ms == 0
@@ -67,16 +68,32 @@ def test_a_wrong_key_says_so_and_shows_nothing(tmp_path: Path) -> None:
         {},
         {"version": 2, "records": []},
         {"version": 1, "records": {}},
-        {"version": 1, "records": [1]},
-        {"version": 1, "records": [{"name": "x"}]},
-        {"version": 1, "records": [{"name": "x", "token_hash": "abc"}]},
-        {"version": 1, "records": [{"name": 3, "token_hash": DIGEST}]},
     ],
 )
 def test_other_documents_are_refused(tmp_path: Path, document: Any) -> None:
     path = store(tmp_path / "tokens.json", document)
     with pytest.raises(ConfigError):
         read_tokens(path, KEY)
+
+
+def test_a_record_that_can_not_be_read_is_named_and_the_others_are(tmp_path: Path) -> None:
+    """Nobody can mend one record of an encrypted file. Whether a token was revoked is never
+    guessed."""
+    records = [
+        *(1, {"name": "x"}, {"name": "x", "token_hash": "abc"}, {"name": 3, "token_hash": DIGEST}),
+        *({**RECORD, "name": "maybe", "revoked": value} for value in ("true", 1, None)),
+        RECORD,
+    ]
+    path = store(tmp_path / "tokens.json", {"version": 1, "records": records})
+    good, odd = read_tokens(path, KEY)
+    assert [one.name for one in good] == ["lab-box"]
+    assert [one.partition(":")[0].split()[1] for one in odd] == list("1234567")
+
+
+def test_a_mark_at_the_start_of_a_file_is_no_part_of_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "hermes-node.yaml"
+    path.write_bytes(b"\xef\xbb\xbfhost: 0.0.0.0\r\nport: 7001\r\n")
+    assert read_settings(str(path), {}) == PluginSettings(host="0.0.0.0", port=7001)
 
 
 def test_settings_come_from_environment_then_file_then_defaults(tmp_path: Path) -> None:

@@ -274,16 +274,38 @@ def test_imported_tokens_keep_their_digest(store: NodeStore) -> None:
         ImportedToken("gone", digest("other"), 1_000, revoked=True),
         ImportedToken("there", digest("third"), 1_000),
     ]
-    assert store.import_tokens(tokens) == (["lab", "gone"], ["there"])
+    assert store.import_tokens(tokens) == (["lab", "gone"], ["there"], [])
     credential = store.credential("lab")
     assert credential is not None
     assert credential.token_sha256 == digest("secret")
     assert (store.node("lab").created_ms, store.node("lab").last_ms) == (1_000, 2_000)
     assert store.node("gone").revoked
-    with pytest.raises(BadRequest):
-        store.import_tokens([ImportedToken("fine", digest("x"), 1), ImportedToken("/", "", 1)])
-    with pytest.raises(UnknownNode):
-        store.node("fine")
+    odd = [ImportedToken(name, digest("x"), 1) for name in ("/", "LAB", "All", "fine")]
+    added, left, refused = store.import_tokens(odd)
+    assert (added, left) == (["fine"], [])
+    assert [why.partition(":")[0] for why in refused] == ["'/'", "'LAB'", "'All'"]
+
+
+def test_no_name_can_be_taken_for_another(store: NodeStore) -> None:
+    """``all`` is every node, and two that differ in case only are one to whoever types them."""
+    store.add_token("lab")
+    waiting = store.new_code(ADDRESS, BRAIN.public)
+    for name, error in (("LAB", NodeExists), ("all", BadRequest), ("ALL", BadRequest)):
+        for replace in (False, True):
+            with pytest.raises(error):
+                store.add_token(name, replace=replace)
+        with pytest.raises(error):
+            store.new_code(ADDRESS, BRAIN.public, name)
+        with pytest.raises(PairingRefused if error is BadRequest else NodeExists):
+            store.redeem(pair_message(waiting, NODE.public, name), BRAIN)
+    store.add_token("other")
+    for name, error in (("Lab", NodeExists), ("all", BadRequest)):
+        with pytest.raises(error):
+            store.rename("other", name)
+    store.rename("lab", "LAB")
+    assert store.node("LAB").name == "LAB"
+    store.revoke("LAB")
+    store.add_token("lab")
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path, clock: FakeClock) -> None:
