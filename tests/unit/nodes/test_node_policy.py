@@ -310,3 +310,39 @@ def test_the_nodes_own_folder_is_kept_wherever_it_is(tmp_path: pathlib.Path, tex
         for name in ("", "/policy.toml", "/locked", "/config.toml", "/calls/x"):
             assert not made.may_read(f"{own}{name}").allowed
             assert not made.may_write(f"{own}{name}").allowed
+
+
+_NAMES = st.sampled_from(["a", "A", "b", "ab", "link", ".env", "x"])
+_PLACES = st.lists(_NAMES, max_size=3).map(lambda names: "/".join(["", "top", *names]))
+_PATTERNS = st.lists(
+    st.one_of(
+        _PLACES,
+        _PLACES.map(lambda one: one + "/*"),
+        _PLACES.map(lambda one: one + "/**"),
+        st.sampled_from(["/", "**", "**/a", "**/.env", "/top/*/b", "/t*/a", "/elsewhere"]),
+    ),
+    max_size=4,
+)
+
+
+@given(read=_PATTERNS, deny=_PATTERNS, folder=_PLACES, name=_NAMES, on=st.booleans())
+def test_a_folder_is_ruled_on_as_each_of_its_names(
+    tmp_path_factory: pytest.TempPathFactory,
+    read: list[str],
+    deny: list[str],
+    folder: str,
+    name: str,
+    on: bool,
+) -> None:
+    root = os.path.realpath(tmp_path_factory.getbasetemp() / "ruled")
+    os.makedirs(f"{root}/top/a/b", exist_ok=True)
+    if not os.path.lexists(f"{root}/top/link"):
+        os.symlink("a", f"{root}/top/link")
+
+    def below(patterns: list[str]) -> list[str]:
+        return [one if one.startswith("**") else root + one for one in patterns]
+
+    made = policy(f"enabled = {str(on).lower()}\nread = {below(read)}\ndeny = {below(deny)}")
+    here = root + folder
+    expected = made.may_read(os.path.join(here, name)).allowed
+    assert made.readable_in(here)(name) is expected

@@ -130,13 +130,13 @@ class Files:
             PathNotAllowed, FileMissing, NotARegularFile (it is no folder), TooLarge.
         """
         place = self._readable(path)
-        policy = self._policy()
+        may_read = self._policy().readable_in(place.real)
         with typed(path), paths.folder(place.real, readable=True) as fd:
-            names, bases = self._names(fd, path), policy.bases()
+            names = self._names(fd, path)
             entries: list[Entry] = []
             unreadable: list[tuple[str, str]] = []
             for name in names[_past(names, after) :]:
-                if not policy.may_read(os.path.join(place.real, name), bases).allowed:
+                if not may_read(name):
                     continue
                 if len(entries) >= max(1, limit):
                     return Listing(entries, entries[-1].name, unreadable)

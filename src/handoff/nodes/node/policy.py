@@ -36,7 +36,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -116,14 +116,32 @@ class Policy:
     digest: str = field(default="", compare=False)
     _bases: Bases = field(default_factory=Bases, compare=False, repr=False)
 
-    def bases(self) -> Mapping[str, str]:
-        """Where the folders that it names lead at this moment, for many paths of one look."""
-        return self._bases.now(self._named)
+    def may_read(self, real: str) -> Decision:
+        """Whether a path, absolute and without links, may be read, listed or looked at."""
+        return self._path(real, self.read, "read")
 
-    def may_read(self, real: str, bases: Mapping[str, str] | None = None) -> Decision:
-        """Whether a path, absolute and without links, may be read, listed or looked at.
-        bases: of this moment, if they are known."""
-        return self._path(real, self.read, "read", bases)
+    def readable_in(self, folder: str) -> Callable[[str], bool]:
+        """Which names of a folder :meth:`may_read` allows at this moment. Where the policy's
+        folders lead is found out once, and those that lie elsewhere are not asked."""
+        if not self.enabled:
+            return lambda _: False
+        same, here = self._bases.now(self._named), folder.casefold()
+
+        def near(patterns: tuple[Pattern, ...]) -> list[Pattern]:
+            plain = [(one, same.get(one.base)) for one in patterns]
+            return [
+                one
+                for one, base in plain
+                if base is None or base.startswith(here) or here.startswith(base)
+            ]
+
+        deny, read = near(self.deny), near(self.read)
+
+        def may(name: str) -> bool:
+            real = os.path.join(folder, name)
+            return _first(deny, real, same) is None and _first(read, real, same) is not None
+
+        return may
 
     def may_write(self, real: str) -> Decision:
         """Whether that path may be made, changed, moved or deleted."""
@@ -181,16 +199,10 @@ class Policy:
         """:meth:`may_write`, or the refusal, as :meth:`require_read`."""
         return self._require(self.may_write(real), shown, "written")
 
-    def _path(
-        self,
-        real: str,
-        patterns: tuple[Pattern, ...],
-        key: str,
-        bases: Mapping[str, str] | None = None,
-    ) -> Decision:
+    def _path(self, real: str, patterns: tuple[Pattern, ...], key: str) -> Decision:
         if not self.enabled:
             return _OFF
-        same = self.bases() if bases is None else bases
+        same = self._bases.now(self._named)
         found = _first(self.deny, real, same)
         if found is not None:
             return Decision("deny", found.text, f"{found.text} is kept from every brain")

@@ -97,7 +97,7 @@ def _give_b64(value: bytes) -> str:
 
 
 def _marked(value: Any) -> bytes:
-    if type(value) is not dict or "b64" not in value:
+    if not isinstance(value, dict) or "b64" not in value:
         raise TypeError('a text, or {"b64": …}')
     return _b64(value["b64"])
 
@@ -136,7 +136,7 @@ def _give_data(value: bytes) -> Any:
 
 
 def _take_object(value: Any) -> dict[str, Any]:
-    if type(value) is not dict:
+    if not isinstance(value, dict):
         raise TypeError("an object")
     return value
 
@@ -156,7 +156,7 @@ def _check_any(value: Any, left: int) -> None:
     if not left:
         raise ValueError(f"nested less than {DEPTH} deep")
     inner = value
-    if type(value) is dict:
+    if isinstance(value, dict):
         for key in value:
             if not key.isascii():
                 _bytes_of(key)
@@ -166,7 +166,7 @@ def _check_any(value: Any, left: int) -> None:
         if kind is str:
             if not item.isascii():
                 _bytes_of(item)
-        elif kind is dict or kind is list:
+        elif kind is list or isinstance(item, dict):
             _check_any(item, left - 1)
 
 
@@ -186,8 +186,16 @@ def _give_str(value: str) -> str:
 _ESCAPED = re.compile("[\udc80-\udcff]")
 
 
+class Given(dict[str, Any]):
+    """What :func:`encode` has made: it can be sent as it is."""
+
+    __slots__ = ()
+
+
 def _give_any(value: Any) -> Any:
     kind = type(value)
+    if kind is Given:
+        return value
     if kind is str:
         return _give_str(value)
     if isinstance(value, Mapping):
@@ -338,7 +346,7 @@ def decode(cls: type[T], value: Mapping[str, Any]) -> T:
 
 def encode(value: Any) -> dict[str, Any]:
     """The JSON object of a shape; what holds its default is left out."""
-    found: dict[str, Any] = {}
+    found = Given()
     for name, give, always, default in _compiled(type(value)).written:
         held = getattr(value, name)
         if always or (held is not default and held != default):
