@@ -8,25 +8,16 @@ the death of the process; whoever asks after the death of the machine compares t
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import sqlite3
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from handoff.errors import RequestConflict, SchemaTooNew, StorageError, StorageFull
+from handoff.errors import RequestConflict
+from handoff.nodes.callfile import KEPT_MS, CallFile
 
 __all__ = ["CallsJournal", "Seen"]
 
-#: calls that are remembered, and how many of them however old they seem
-KEPT = 20_000
-ALWAYS = 1_000
-KEPT_MS = 14 * 24 * 3600 * 1000
-#: bytes of one stored answer
-LIMIT = 1 << 20
-_VERSION = 1
 _SCHEMA = """
 CREATE TABLE calls (
   key TEXT PRIMARY KEY, digest TEXT NOT NULL, op TEXT NOT NULL, at_ms INTEGER NOT NULL,
@@ -59,38 +50,13 @@ class Seen(NamedTuple):
     args: dict[str, Any]
 
 
-class CallsJournal:
-    """One file, used by the node's process alone.
+class CallsJournal(CallFile):
+    """One file, used by the node's process alone."""
 
-    Raises (all methods):
-        StorageFull, StorageError: the file can't be read or written.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        with self._typed():
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            os.close(os.open(path, flags, 0o600))
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
-        # the process may die at any moment; of the machine's death the boot id tells
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version > _VERSION:
-            raise SchemaTooNew(
-                f"{self._path} was written by a newer version",
-                remedy="upgrade hermes-node on this machine",
-            )
-        if not version:
-            self._db.executescript("BEGIN;" + _SCHEMA + "COMMIT;")
+    schema = _SCHEMA
+    kept = 20_000
+    remedy = "hermes-node doctor"
+    upgrade = "upgrade hermes-node on this machine"
 
     def begin(
         self, key: str, digest: str, op: str, now_ms: int, args: Mapping[str, Any] | None = None
@@ -116,22 +82,6 @@ class CallsJournal:
             )
         return found
 
-    def end(self, key: str, *, ok: bool, answer: dict[str, Any]) -> None:
-        """What came of it. An answer that is too large is kept without its content."""
-        text = json.dumps(answer, separators=(",", ":"))
-        if len(text) > LIMIT:
-            short = {name: value for name, value in answer.items() if name != "data"}
-            text = json.dumps({**short, "note": "the content was too large to be kept"})
-        with self._lock, self._typed():
-            self._db.execute(
-                "UPDATE calls SET state='done', ok=?, answer=? WHERE key=?", (int(ok), text, key)
-            )
-
-    def drop(self, key: str) -> None:
-        """Forget a call of which nothing was done, so that its key may be sent again."""
-        with self._lock, self._typed():
-            self._db.execute("DELETE FROM calls WHERE key=?", (key,))
-
     def find(self, key: str) -> Seen | None:
         """What is known of a call."""
         with self._lock, self._typed():
@@ -148,23 +98,13 @@ class CallsJournal:
 
     def prune(self, now_ms: int) -> int:
         """Forget the oldest finished calls beyond what is kept, and requests for a person's
-        word that are as old. Returns how many calls.
-
-        Age alone forgets nothing: a clock that jumps makes what was done a minute ago look
-        old, and a call that is forgotten would run again if its brain asked for it.
-        """
+        word that are as old. Returns how many calls."""
         with self._lock, self._typed():
             self._db.execute(
                 "DELETE FROM asks WHERE at_ms < ? AND coalesce(verdict, '') != 'deny'",
                 (now_ms - KEPT_MS,),
             )
-            done = self._db.execute(
-                "DELETE FROM calls WHERE state='done' AND ("
-                " (at_ms < ? AND key NOT IN (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))"
-                " OR key NOT IN (SELECT key FROM calls ORDER BY at_ms DESC LIMIT ?))",
-                (now_ms - KEPT_MS, ALWAYS, KEPT),
-            )
-            return done.rowcount
+        return super().prune(now_ms)
 
     def ask(self, digest: str, new_id: str, shown: str, now_ms: int) -> tuple[str, str]:
         """Whether a person at the node has ruled on exactly this call: (id, verdict), verdict
@@ -228,34 +168,11 @@ class CallsJournal:
             ).fetchall()
         return [(row[0], os.fsdecode(row[1])) for row in rows]
 
-    def close(self) -> None:
-        """Let go of the file."""
-        with self._lock:
-            self._db.close()
-
     def _find(self, key: str) -> Seen | None:
         row = self._db.execute(
             "SELECT key, digest, op, at_ms, state, ok, answer, args FROM calls WHERE key=?", (key,)
         ).fetchone()
         return None if row is None else _seen(row)
-
-    @contextlib.contextmanager
-    def _typed(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            text = str(error)
-            if "full" in text or "disk I/O" in text:
-                raise StorageFull(
-                    f"{self._path}: {text}", remedy="df -h -i", path=self._path
-                ) from error
-            raise StorageError(
-                f"{self._path}: {text}", remedy="hermes-node doctor", path=self._path
-            ) from error
-        except OSError as error:
-            raise StorageError(
-                f"{self._path}: {error.strerror}", remedy=f"ls -l {self._path}", path=self._path
-            ) from error
 
 
 def _seen(row: tuple[Any, ...]) -> Seen:
