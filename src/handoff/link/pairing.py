@@ -146,7 +146,11 @@ def parse_code(text: str) -> PairingCode:
     """
     cleaned = "".join(text.split()).lower()
     if not cleaned.startswith(_PREFIX) or len(cleaned) > _LIMIT:
-        raise BadRequest(f"that is no pairing code: one begins with '{_PREFIX}'", field="code")
+        raise BadRequest(
+            f"that is no pairing code: one begins with '{_PREFIX}'",
+            remedy="ask for one on the brain: handoff nodes pair NAME",
+            field="code",
+        )
     raw = cleaned[len(_PREFIX) :].upper()
     try:
         whole = base64.b32decode(raw + "=" * (-len(raw) % 8))
@@ -212,7 +216,11 @@ def pair_message(code: PairingCode, node_key: bytes, name: str = "") -> Pair:
     """
     wanted = check_name(name or code.name)
     if code.name and wanted != code.name:
-        raise BadRequest(f"this code is for the node '{code.name}'", field="name")
+        raise BadRequest(
+            f"this code is for the node '{code.name}'",
+            remedy="leave --name out, or ask for a code for that name",
+            field="name",
+        )
     proof = node_proof(stored_secret(code.secret), code.id, node_key, wanted, code.brain_key)
     return Pair(code=code.id, key=b64url(node_key), proof=b64url(proof), node_name=wanted)
 
