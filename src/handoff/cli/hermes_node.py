@@ -233,20 +233,18 @@ def _stop(args: Namespace) -> int:
 
 
 def _validate(args: Namespace) -> int:
+    from handoff.nodes.node.checks import usable, warnings
     from handoff.nodes.node.config import load
     from handoff.nodes.node.policy import load as load_policy
 
     config = load(config_path(args))
-    load_policy(os.path.join(folder(args), "policy.toml"), _home(), config.allowed_paths)
-    missing = [one for one in config.allowed_paths if not os.path.isdir(os.path.expanduser(one))]
-    warnings = [f"unknown key: {one}" for one in config.unknown]
-    warnings += [f"allowed path is no folder: {one}" for one in missing]
-    if not config.secure:
-        warnings.append("the link is not encrypted by TLS: ws:// is for tunnels only")
+    policy = load_policy(os.path.join(folder(args), "policy.toml"), _home(), config.allowed_paths)
+    usable(config)
+    found = warnings(config, policy)
     _tell(
         args,
-        {"ok": True, "warnings": warnings},
-        "\n".join(["the configuration and the policy are valid", *warnings]),
+        {"ok": True, "warnings": found},
+        "\n".join(["the configuration and the policy are valid", *found]),
     )
     return 0
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from handoff.cli.context import Context
     from handoff.cli.parsing import Parser
+    from handoff.nodes.brain.main import Settings
 
 
 def parser(name: str) -> Parser:
@@ -66,7 +67,13 @@ def _serve_flags() -> Parser:
     made.add_argument("--port", type=_port, default=-1, help="port (default: 7000; 0: a free one)")
     made.add_argument("--address", metavar="URL", default="", help="what nodes dial, if another")
     made.add_argument(
-        "--no-tls", action="store_true", help="plain WebSocket: behind a proxy or tunnel only"
+        "--tls", action="store_true", default=None, help="its own TLS (default), after --no-tls"
+    )
+    made.add_argument(
+        "--no-tls",
+        action="store_false",
+        dest="tls",
+        help="plain WebSocket: behind a proxy or tunnel only",
     )
     made.add_argument(
         "--require", choices=("any", "e2e", "e2e2"), default="", help="sealed sessions only"
@@ -92,8 +99,8 @@ def _serve(args: Namespace, context: Context) -> int:
         changes |= {"port": args.port, "fixed": True}
     if args.address:
         changes["address"] = check_address(args.address)
-    if args.no_tls:
-        changes["tls"] = False
+    if args.tls is not None:
+        changes["tls"] = args.tls
     if args.require:
         changes["require"] = "" if args.require == "any" else args.require
     settings = replace(settings, **changes)
@@ -152,6 +159,8 @@ def _status(args: Namespace, context: Context) -> int:
 
 
 def _doctor(args: Namespace, context: Context) -> int:
+    from handoff.nodes.brain import probing
+
     checks: list[tuple[str, bool, str]] = []
     where = place.folder(args)
 
@@ -162,18 +171,21 @@ def _doctor(args: Namespace, context: Context) -> int:
     if os.path.isdir(where):
         bits = os.stat(where).st_mode & 0o077
         check("private", not bits, "for its user alone" if not bits else f"chmod 700 {where}")
-    _doctor_settings(where, check)
+    settings = _doctor_settings(where, check)
     try:
         brain = place.client(args, start=False)
         status = brain.ask("status")
         check("brain", True, f"process {status['pid']}, {status['address']}")
         version = status.get("version", "unknown")
         check("version", version == __version__, f"brain {version}, this program {__version__}")
+        check("port", *probing.answering(where, status))
         for one in brain.ask("nodes")["nodes"]:
             good = one["state"] == "connected"
             check(f"node {one['name']}", good or one["state"] == "revoked", one["state"])
     except HandoffError as error:
         check("brain", False, f"{error.cause}; {context.command('nodes', 'serve')}")
+        if settings is not None:
+            check("port", *probing.port_to_be_had(settings))
     good = all(one[1] for one in checks)
     rows = [{"check": name, "ok": fine, "detail": detail} for name, fine, detail in checks]
     lines = [f"{'ok  ' if fine else 'FAIL'} {name}: {detail}" for name, fine, detail in checks]
@@ -181,10 +193,12 @@ def _doctor(args: Namespace, context: Context) -> int:
     return 0 if good else 1
 
 
-def _doctor_settings(where: str, check: Any) -> None:
+def _doctor_settings(where: str, check: Any) -> Settings | None:
+    """The settings, if they can be read."""
     from handoff.nodes import audit
     from handoff.nodes.brain.main import load_settings
 
+    settings = None
     try:
         settings = load_settings(where)
         check("settings", True, f"{settings.host}:{settings.port}")
@@ -199,3 +213,4 @@ def _doctor_settings(where: str, check: Any) -> None:
         check("audit", not found, "; ".join(found) or f"{report.rows} rows, unbroken")
     except HandoffError as error:
         check("audit", False, error.cause)
+    return settings

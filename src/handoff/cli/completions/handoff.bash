@@ -81,7 +81,7 @@ _handoff() {
     "session bench") flags="--help --agentd --target --config --json --suite --seed --rounds --write"; first="" ;;
     mcp) flags="--help --agentd --target --config --json --profile"; first="" ;;
     nodes) flags="--help --agentd --target --config --json"; first="serve status restart stop pair list show revoke remove rename rotate tag import exec jobs read write ls put get logs doctor" ;;
-    "nodes serve") flags="--help --agentd --target --config --json --brain --host --port --address --no-tls --require"; first="" ;;
+    "nodes serve") flags="--help --agentd --target --config --json --brain --host --port --address --tls --no-tls --require"; first="" ;;
     "nodes status") flags="--help --agentd --target --config --json --brain"; first="" ;;
     "nodes restart") flags="--help --agentd --target --config --json --brain"; first="" ;;
     "nodes stop") flags="--help --agentd --target --config --json --brain"; first="" ;;

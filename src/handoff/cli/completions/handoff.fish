@@ -405,6 +405,7 @@ complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subco
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from serve' -l host -r -d 'address to listen on (default: 127.0.0.1)'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from serve' -l port -r -d 'port (default: 7000; 0: a free one)'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from serve' -l address -r -d 'what nodes dial, if another'
+complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from serve' -l tls -d 'its own TLS (default), after --no-tls'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from serve' -l no-tls -d 'plain WebSocket: behind a proxy or tunnel only'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from serve' -l require -x -a 'any e2e e2e2' -d 'sealed sessions only'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from status' -l help -d 'show this help message and exit'

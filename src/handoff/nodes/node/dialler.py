@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import hashlib
 import json
 import os
@@ -42,7 +43,7 @@ from handoff.wire.node.options import NodeOptions
 if TYPE_CHECKING:
     from handoff.clock import Clock
 
-__all__ = ["Dialler", "Status", "pair"]
+__all__ = ["Dialler", "Status", "pair", "pin_of"]
 
 #: seconds that a link has to hold before pauses are short again
 STABLE_S = 30.0
@@ -60,7 +61,8 @@ FIRST_FRAME = 64 * 1024
 class Status:
     """What the node says of its link, in ``status.json``. ``state``: ``starting``,
     ``connecting``, ``connected``, ``waiting`` (to dial again), ``refused`` (a person has to
-    see to it), ``stopped``. ``held``: commands that go on after the node's own end. Times in milliseconds since 1970; 0 for never."""
+    see to it), ``stopped``. ``held``: commands that go on after the node's own end. ``clock_skew_ms``: how much the
+    brain's clock is ahead of this machine's; None if the brain did not say. Times in milliseconds since 1970; 0 for never."""
 
     pid: int
     state: str
@@ -74,7 +76,7 @@ class Status:
     retry_ms: int = 0
     last_error: str = ""
     held: int = 0
-    clock_skew_ms: int = 0
+    clock_skew_ms: int | None = None
 
 
 class Dialler:
@@ -159,7 +161,7 @@ class Dialler:
         """One link, from dialling to its end."""
         link = NodeLink(self._options(), self._clock, CIPHERS, os.urandom)
         try:
-            async with _dial(self._config, _pin(self._config)) as socket:
+            async with _dial(self._config, pin_of(self._config)) as socket:
                 return await self._serve(socket, link)
         except ConfigError as error:
             return Close(1000, "bad_config", error.cause)
@@ -172,7 +174,7 @@ class Dialler:
 
         def happened(event: Event) -> None:
             if isinstance(event, Opened):
-                self._opened(event)
+                self._opened(event, link.brain_time)
             elif isinstance(event, Ended):
                 serving.over()
             elif isinstance(event, Oddity):
@@ -196,8 +198,9 @@ class Dialler:
             self._pump = None
             serving.over()
 
-    def _opened(self, event: Opened) -> None:
+    def _opened(self, event: Opened, brain_time: tuple[str, int]) -> None:
         self._say(
+            clock_skew_ms=_ahead(*brain_time),
             state="connected",
             session_id=event.session_id,
             connected_ms=self._clock.now_ms(),
@@ -306,7 +309,7 @@ def _dial(config: Config, pin: Pin | None) -> connect:
     )
 
 
-def _pin(config: Config) -> Pin | None:
+def pin_of(config: Config) -> Pin | None:
     """What the server's certificate has to be; None: one that an authority vouches for."""
     if config.pinned_cert_sha256:
         return Pin.of_hex(config.pinned_cert_sha256)
@@ -319,6 +322,15 @@ def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is not accepted: {getattr(error, 'verify_message', '') or error}"
     return str(error) or type(error).__name__
+
+
+def _ahead(said: str, here_ms: int) -> int | None:
+    """Milliseconds from our clock to the one that was told as ISO 8601."""
+    with contextlib.suppress(ValueError, OverflowError):
+        told = dt.datetime.fromisoformat(said)
+        if told.tzinfo is not None:
+            return round(told.timestamp() * 1000) - here_ms
+    return None
 
 
 def _instance(folder: str, clock: Clock) -> str:

@@ -36,8 +36,8 @@ def doctor(runtime: Runtime, *, as_json: bool) -> int:
         check("folder", not bits, folder if not bits else f"chmod 700 {folder}")
     else:
         check("folder", True, f"{folder} is made at the first use")
-    _settings(folder, check)
-    _brain(runtime, check)
+    settings = _settings(folder, check)
+    _brain(runtime, settings, check)
     _toolset(runtime, check)
     node = runtime.setting("terminal_node")
     if node:
@@ -62,10 +62,12 @@ def _version(name: str, least: int) -> tuple[bool, str]:
     return int(found.split(".")[0]) >= least, found
 
 
-def _settings(folder: str, check: Any) -> None:
+def _settings(folder: str, check: Any) -> Any:
+    """The brain's settings; None if they can't be read."""
     from handoff.nodes import audit
     from handoff.nodes.brain.main import load_settings
 
+    settings = None
     try:
         settings = load_settings(folder)
         check("settings", True, f"{settings.host}:{settings.port}, TLS {settings.tls}")
@@ -73,23 +75,29 @@ def _settings(folder: str, check: Any) -> None:
         check("settings", False, error.cause)
     where = os.path.join(folder, "audit")
     if not os.path.isdir(where):
-        return
+        return settings
     try:
         report = audit.verify(where)
         found = [f"{one.file}:{one.line} {one.what}" for one in report.findings[:3]]
         check("audit", not found, "; ".join(found) or f"{report.rows} rows, unbroken")
     except HandoffError as error:
         check("audit", False, error.cause)
+    return settings
 
 
-def _brain(runtime: Runtime, check: Any) -> None:
+def _brain(runtime: Runtime, settings: Any, check: Any) -> None:
+    from handoff.nodes.brain import probing
+
     brain = runtime.client(start=False)
     if not brain.running():
         check("brain", True, "not running; the first use starts it")
+        if settings is not None:
+            check("port", *probing.port_to_be_had(settings))
         return
     try:
         status = brain.ask("status")
         check("brain", True, f"process {status['pid']}, {status['address']}")
+        check("port", *probing.answering(brain.folder, status))
         for one in brain.ask("nodes")["nodes"]:
             good = one["state"] in {"connected", "revoked"}
             check(f"node {one['name']}", good, one["state"])

@@ -109,6 +109,8 @@ class NodeLink(Link):
             clock, ciphers, random, handshake_s=options.handshake_s, stale_s=options.stale_s
         )
         self._options = options
+        #: the brain's clock as it said, and ours at that moment
+        self.brain_time: tuple[str, int] = ("", 0)
         self._greeting: NodeGreeting | None = None
         self._asked: dict[int, _Asked] = {}
         self._last_id = 0
@@ -178,6 +180,7 @@ class NodeLink(Link):
         if self.state == "greeted":
             if not isinstance(message, HelloAck):
                 raise Refused("unexpected_message", f"'{message.type}' instead of hello_ack")
+            self.brain_time = (message.server_time, self._clock.now_ms())
             ts = iso(self._clock.now_ms())
             auth = greeting.take_ack(message, frame, ts, self._greeting_frame)
             self.session_id = message.session_id
