@@ -86,6 +86,7 @@ def _run(argv: list[str]) -> int:
         "unlock": _unlock,
         "logs": _logs,
         "service": _service,
+        "completion": _completion,
     }
     return verbs[args.verb](args)
 
@@ -351,6 +352,14 @@ def _service(args: Namespace) -> int:
 
     made = systemd if args.kind == "systemd" else launchd
     sys.stdout.write(made(config_path(args)))
+    return 0
+
+
+def _completion(args: Namespace) -> int:
+    from handoff.cli.completion import FOLDER
+
+    with open(os.path.join(FOLDER, f"hermes-node.{args.shell}"), encoding="utf-8") as stream:
+        sys.stdout.write(stream.read())
     return 0
 
 

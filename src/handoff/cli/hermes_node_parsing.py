@@ -26,6 +26,7 @@ VERBS = {
     "unlock": "take the lock away",
     "logs": "what was asked of this machine",
     "service": "text of a systemd or launchd service",
+    "completion": "completion for bash, zsh or fish",
 }
 
 
@@ -36,6 +37,7 @@ EXAMPLES = {
     "deny": "deny 4f0c",
     "logs": "logs -n 20 --json",
     "service": "service systemd >~/.config/systemd/user/hermes-node.service",
+    "completion": "completion bash > ~/.local/share/bash-completion/completions/hermes-node",
 }
 
 
@@ -47,7 +49,7 @@ def help_text() -> str:
         "usage: hermes-node [--config PATH] VERB ...",
         "",
     ]
-    lines += [f"  {name:<9} {about}" for name, about in VERBS.items()]
+    lines += [f"  {name:<10} {about}" for name, about in VERBS.items()]
     lines += [
         "",
         "examples:",
@@ -117,4 +119,5 @@ def parser() -> argparse.ArgumentParser:
     made["logs"].add_argument("-n", type=count, default=50, metavar="N")
     made["logs"].add_argument("--verify", action="store_true")
     made["service"].add_argument("kind", choices=("systemd", "launchd"))
+    made["completion"].add_argument("shell", choices=("bash", "zsh", "fish"))
     return top

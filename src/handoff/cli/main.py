@@ -59,7 +59,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "version": ("version", "version, Python and platform"),
     },
 }
-HIDDEN = {"_ids": "ids"}
+HIDDEN = {"_ids": "ids", "_nodes": "node_names"}
 VALUED = ("--agentd", "--target", "--config")
 
 
