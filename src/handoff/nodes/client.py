@@ -21,6 +21,7 @@ from handoff.errors import (
     HandoffError,
     OutcomeUnknown,
     ProtocolViolation,
+    TimedOut,
     Unreachable,
     from_json,
 )
@@ -30,8 +31,12 @@ from handoff.nodes.brain.framing import HEADER, data_frame, json_frame, length, 
 __all__ = ["BrainClient", "new_key"]
 
 SOCKET = "brain.sock"
-#: seconds that a brain may take to hear that a call is to end
+INFO = starting.INFO
+#: seconds that a brain may take to answer what asks no node, to hear that a call is to end, and
+#: to take a connection: it does each at once, unless it hangs
+ASK_S = 30.0
 CANCEL_S = 5.0
+CONNECT_S = 5.0
 #: connections that are kept for the next call
 RESTING = 4
 Pieces = Callable[[str, bytes], None]
@@ -83,16 +88,26 @@ class BrainClient:
             return False
         return True
 
-    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """A request without streams; the answer without ``ok``.
+    def ask(self, op: str, *, within_s: float = 0, **fields: Any) -> dict[str, Any]:
+        """A request without streams; the answer without ``ok``. within_s: how long it is
+        waited for, if not the usual time.
 
         Raises:
             Unreachable: no brain, and none can be started.
+            TimedOut: it does not answer; the request may have been done.
             HandoffError: what the brain answered.
         """
         with self._open() as sock:
-            _send(sock, json_frame({"op": op, **fields}))
-            answer = _receive(sock)
+            limit = within_s or ASK_S
+            sock.settimeout(limit)
+            try:
+                _send(sock, json_frame({"op": op, **fields}))
+                answer = _receive(sock)
+            except TimeoutError as error:
+                raise TimedOut(
+                    f"the brain has not answered within {limit:g} s",
+                    remedy=f"if it goes on so, end its process, which {self.folder}/{INFO} names",
+                ) from error
         return _checked(answer)
 
     def call(
@@ -219,7 +234,9 @@ class BrainClient:
             fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 place = f"/proc/self/fd/{fd}" if sys.platform == "linux" else self.folder
+                sock.settimeout(CONNECT_S)
                 sock.connect(os.path.join(place, SOCKET))
+                sock.settimeout(None)
             finally:
                 os.close(fd)
         except BaseException:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +18,9 @@ from typing import Any
 import pytest
 from tests.support.waiting import until
 
+from handoff.nodes import client
 from handoff.nodes.client import BrainClient
+from handoff.plugins.hermes_node import calling, tools
 from handoff.plugins.hermes_node.commands import Commands, arguments
 from handoff.plugins.hermes_node.runtime import Runtime
 from handoff.plugins.hermes_node.tools import Tools
@@ -133,3 +137,52 @@ def test_several_processes_at_once_start_one(home: pathlib.Path) -> None:
     pids = {child.communicate(timeout=60)[0].strip() for child in several}
     assert len(pids) == 1
     assert "" not in pids
+
+
+def test_a_brain_that_hangs_holds_nobody(
+    home: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tool comes back, with what to do; nothing of what may have been done is denied."""
+    settings(home, "port = 0\n")
+    pid = Runtime().client().ask("status")["pid"]
+    monkeypatch.setattr(client, "ASK_S", 0.3)
+    monkeypatch.setattr(calling, "TELL_S", 0.3)
+    monkeypatch.setattr(tools, "BEYOND_S", 0.3)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        told = use("node_list")
+        assert (told["code"], "brain.json" in told["remedy"]) == ("timed_out", True)
+        given = {"target": "lab", "timeout_ms": 200}
+        assert use("node_read", path="x", **given)["code"] == "timed_out"
+        told = use("node_exec", command="true", key="call-hung", **given)
+        assert (told["code"], told["key"]) == ("outcome_unknown", "call-hung")
+        assert time.monotonic() - began < 10
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    monkeypatch.undo()
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    assert use("node_list") == {"nodes": [], "count": 0}
+
+
+@pytest.mark.parametrize("words", [("--port", "-5"), ("--port", "x"), ("--port", "70000")])
+def test_a_port_that_is_none_changes_nothing(home: pathlib.Path, words: tuple[str, ...]) -> None:
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["restart", *words])
+    assert not home.exists()
+
+
+def test_an_unknown_node_is_told_with_those_near_it(
+    home: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings(home, "port = 0\n")
+    Runtime().client().ask("token", name="lab-box")
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    with pytest.raises(SystemExit) as caught:
+        Commands(Runtime()).run(parser.parse_args(["show", "LAB-BOX"]))
+    assert caught.value.code == 4
+    assert "did you mean 'lab-box'" in capsys.readouterr().err
+    assert "did you mean 'lab-box'" in use("node_exec", target="lab_box", command="true")["error"]

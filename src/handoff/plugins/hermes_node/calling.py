@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from handoff.errors import HandoffError, OutcomeUnknown, TimedOut
+from handoff.errors import Failed, HandoffError, OutcomeUnknown, TimedOut
 from handoff.nodes.client import BrainClient, new_key
 
 __all__ = ["Answer", "Ask", "around", "ask", "key_of"]
@@ -30,6 +30,8 @@ _NAMES = ("session_id", "turn_id", "api_request_id", "tool_call_id")
 LOOK_S = 0.1
 #: seconds that a cancelled call may take to end
 CANCEL_S = 15.0
+#: seconds that the brain may take to hear of it
+TELL_S = 5.0
 #: what a client thread makes of an answer
 Answer = tuple[bool, dict[str, Any]]
 
@@ -82,6 +84,7 @@ def ask(client: BrainClient, call: Ask) -> Answer:
 
     Raises:
         HandoffError: the request was refused.
+        Failed: a reading call was interrupted.
         TimedOut: a reading call took longer than its limit.
         OutcomeUnknown: another did.
     """
@@ -112,6 +115,8 @@ def ask(client: BrainClient, call: Ask) -> Answer:
         while thread.is_alive() and time.monotonic() < until:
             thread.join(LOOK_S)
             if thread.is_alive() and asked():
+                if call.reads:  # nothing comes of it, whenever it answers
+                    raise Failed(f"interrupted before {call.target} answered", remedy="ask again")
                 _cancel(client, call.key)
                 until, asked = min(until, time.monotonic() + CANCEL_S), _never
     except BaseException:  # Ctrl-C: what it started must not go on alone
@@ -142,7 +147,7 @@ def _late(client: BrainClient, call: Ask) -> None:
 def _cancel(client: BrainClient, key: str) -> None:
     if key:
         with contextlib.suppress(HandoffError, OSError):
-            client.ask("cancel", key=key)
+            client.ask("cancel", key=key, within_s=TELL_S)
 
 
 def _never() -> bool:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from handoff.errors import HandoffError, UsageError
+from handoff.errors import HandoffError, UnknownNode, UsageError
 
 from . import results
 from .runtime import Runtime
@@ -46,9 +46,15 @@ def _pair_flags(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:6]) < 65536):
+        raise argparse.ArgumentTypeError(f"'{text}' is no port: 0 to 65535")
+    return int(text)
+
+
 def _restart_flags(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--host", default="", help="listen there from now on")
-    verb.add_argument("--port", type=int, default=-1, help="and on this port (0: a free one)")
+    verb.add_argument("--port", type=_port, default=-1, help="and on this port (0: a free one)")
     verb.add_argument("--address", default="", metavar="URL", help="what nodes dial, if another")
     verb.add_argument("--tls", choices=("on", "off"), default="", help="off: behind a proxy only")
 
@@ -171,11 +177,9 @@ class Commands:
         brain = self._runtime.client()
         nodes = brain.ask("nodes")["nodes"]
         found = next((one for one in nodes if one["name"] == name), None)
-        if found is None:
-            from handoff.errors import UnknownNode
-
-            known = ", ".join(one["name"] for one in nodes) or "none"
-            raise UnknownNode(f"there is no node '{name}'; known: {known}", name=name)
+        if found is None:  # the brain says which names are near it
+            brain.call(name, "policy", {}, by=self._by())
+            raise UnknownNode(f"there is no node '{name}'", remedy="hermes node list", name=name)
         if found["state"] == "connected":
             ok, value = brain.call(name, "policy", {}, by=self._by())
             found["policy"] = value if ok else results.failure(value)
@@ -249,8 +253,6 @@ class Commands:
         settings = load_settings(folder)
         if changes.get("address"):
             check_address(args.address)
-        if args.port > 65535:
-            raise UsageError(f"--port {args.port} is none", remedy="give 0 to 65535")
         if changes:
             save_settings(folder, replace(settings, **changes))
         brain = self._runtime.client(start=False)

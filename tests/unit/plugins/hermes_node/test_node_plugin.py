@@ -9,6 +9,7 @@ import base64
 import json
 import pathlib
 import sys
+import time
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handoff import __version__
-from handoff.errors import NodeOffline, OutcomeUnknown, TimedOut, UnknownNode
+from handoff.errors import Failed, NodeOffline, OutcomeUnknown, TimedOut, UnknownNode
 from handoff.plugins import hermes_node
 from handoff.plugins.hermes_node import calling, results, terminal
 from handoff.plugins.hermes_node.calling import Ask, around, ask, key_of
@@ -314,7 +315,12 @@ def test_an_interrupt_of_the_user_cancels_the_call(
     monkeypatch.setitem(sys.modules, "tools.interrupt", module)
     ok, value = ask(stuck, Ask("lab", "exec", {}, key="call-abc"))
     assert (ok, value["status"]) == (True, "cancelled")
-    assert stuck.requests == [("cancel", {"key": "call-abc"})]
+    ((op, given),) = stuck.requests
+    assert (op, given["key"]) == ("cancel", "call-abc")
+    began = time.monotonic()
+    with pytest.raises(Failed, match="interrupted"):  # nothing can come of a look
+        ask(type(stuck)(), Ask("lab", "read", {}, limit_s=30, reads=True))
+    assert time.monotonic() - began < 5
 
 
 def test_what_is_late_is_told_as_it_is(stuck: Any) -> None:
