@@ -85,7 +85,7 @@ class Look:
         return ReadResult(
             sha256=self._hash.hexdigest(),
             offset=offset,
-            size=max(entry.size, end),
+            size=max(entry.size, end if end > offset else 0),
             eof=end >= entry.size,
             etag=entry.etag,
             permissions=entry.mode,

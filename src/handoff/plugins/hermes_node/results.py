@@ -118,6 +118,8 @@ def executed(value: Mapping[str, Any], key: str) -> dict[str, Any]:
         made["signal"] = value["signal"]
     if value.get("note"):
         made["note"] = value["note"]
+    if value.get("killed"):
+        made["killed"] = value["killed"]
     if value.get("still_holding"):
         made["still_holding"] = True
     if status not in {"ok", "error"}:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from handoff.errors import HandoffError
+from handoff.errors import BadRequest, HandoffError
 
 from . import results
 from .calling import Ask, ask, key_of
@@ -30,6 +30,8 @@ MOST = 64 * 1024 * 1024
 #: bytes of each stream where the host wants start and end alone
 KEPT = 128 * 1024
 INLINE = 256 * 1024
+#: why a command was not run in the folder that it was to begin in
+_NO_FOLDER = frozenset({"file_not_found", "path_not_allowed", "not_a_regular_file"})
 #: s, of a command without a limit of the host's
 LIMIT_S = 180
 #: lines that a shell has to do itself, since they change what comes after
@@ -95,7 +97,8 @@ class NodeEnvironment:
         self._task = task
         #: a folder of the machine that the host runs on: not one of the node's
         self._foreign = {os.path.abspath(os.path.expanduser(cwd or "~")), _cwd()}
-        self.cwd = runtime.setting("terminal_cwd", "~")
+        #: the folder to begin in, also where the one that was kept can't be entered any more
+        self._first = self.cwd = runtime.setting("terminal_cwd", "~")
         self.timeout = timeout or LIMIT_S
         self.env: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -163,7 +166,7 @@ class NodeEnvironment:
         )
         ok, value = ask(self._runtime.client(), call)
         if not ok:
-            return _told(results.failure(value, call.key))
+            return self._refused(results.failure(value, call.key), args["cwd"])
         return self._result(value, whole if not bounded else None, mark if marked else "")
 
     def _start(self, args: dict[str, Any], parts: re.Match[str]) -> dict[str, Any]:
@@ -192,6 +195,16 @@ class NodeEnvironment:
             return self.cwd
         return cwd
 
+    def _refused(self, failure: dict[str, Any], cwd: str) -> dict[str, Any]:
+        """A command that was not run. If that is for the folder that is kept, the next one
+        begins where the first did: otherwise none would ever run again."""
+        made = _told(failure)
+        with self._lock:
+            if failure["code"] in _NO_FOLDER and cwd == self.cwd != self._first:
+                self.cwd = self._first
+                made["output"] += f"\n[{self._node}: the next command starts in {self.cwd}]"
+        return made
+
     def _result(self, value: Mapping[str, Any], whole: _Whole | None, mark: str) -> dict[str, Any]:
         if whole is not None and (value.get("stdout") or {}).get("streamed"):
             out, err = whole.text("stdout"), whole.text("stderr")
@@ -211,6 +224,11 @@ class NodeEnvironment:
         status = value.get("status") or "ok"
         if status not in {"ok", "error"}:
             notes.append(f"[{self._node}: {status}]")
+        elif value.get("killed"):
+            notes.append(
+                f"[{self._node}: {value['killed']} processes that it left running were ended; what"
+                " is to go on is started with background]"
+            )
         if whole is not None and whole.lost:
             notes.append(f"[{whole.lost} bytes more than {MOST} are left out]")
             made["returncode"] = made["returncode"] or NOT_DONE
@@ -266,7 +284,10 @@ def _kept(told: Mapping[str, Any]) -> str:
 def _input(args: dict[str, Any], text: str) -> tuple[str, Iterator[bytes] | None]:
     from base64 import b64encode
 
-    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise BadRequest("the input holds half of a character", field="stdin_data") from error
     if len(data) <= INLINE:
         args["stdin_data"] = {"b64": b64encode(data).decode()}
         return "given", None

@@ -26,6 +26,7 @@ MOST_MS = 24 * 3600 * 1000
 BEYOND_S = 60.0
 #: failures of the request itself: nothing was asked of a node
 _BEFORE = frozenset({"bad_request", "unknown_node", "node_offline"})
+_MODE = re.compile(r"(0o?)?[0-7]{1,4}")
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{7,63}")
 
 
@@ -75,6 +76,12 @@ class Tools:
         stdin = given.text("stdin", "")
         if stdin:
             args["stdin"], feed = _content(args, "stdin_data", _encoded(stdin), "given")
+        if background and feed is not None:
+            raise BadRequest(
+                f"'stdin' of a background command holds at most {INLINE} bytes",
+                remedy="write it into a file with node_write, and let the command read that",
+                field="stdin",
+            )
         if background:
             args |= {"job": True}
             if "timeout_ms" not in given.args:
@@ -132,10 +139,9 @@ class Tools:
         if given.text("if_match", ""):
             args["if_match"] = given.text("if_match")
         if permissions := given.text("permissions", ""):
-            try:
-                args["permissions"] = int(permissions, 8)
-            except ValueError as error:
-                raise BadRequest("'permissions' must be octal, as 0644") from error
+            if not _MODE.fullmatch(permissions):
+                raise BadRequest("'permissions' must be octal, as 0644", field="permissions")
+            args["permissions"] = int(permissions, 8)
         if len(data) > INLINE:
             args |= {"stream": True, "size": len(data)}
         else:
