@@ -17,10 +17,13 @@ from tests.support.linkhouse import CLOCK, House, ask, house, linked, node, prox
 from handoff.errors import PairingRefused, RequestConflict, StorageFull
 from handoff.link.keys import new_key
 from handoff.nodes import audit
+from handoff.nodes.brain import session
 from handoff.nodes.brain.session import Session
 from handoff.nodes.node.dialler import pair
+from handoff.nodes.node.serving import Serving
 from handoff.wire.node import calls
 from handoff.wire.node.calls import CallFailed, Exec, ExecResult
+from handoff.wire.node.events import StateAsked
 
 
 async def test_pairs_links_and_runs(tmp_path: pathlib.Path) -> None:
@@ -189,6 +192,32 @@ async def test_a_node_that_stays_away_is_unknown_and_then_told(tmp_path: pathlib
         proxy.open = True
         answer = await ask(made, Exec(command=command), "key-0001")
         assert answer.exit_code == 4
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_a_node_that_does_not_say_what_became_of_a_call_is_asked_on_a_new_link(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    tell, silent = Serving._state, [True]
+
+    def state(serving: Serving, event: StateAsked) -> None:
+        if silent:
+            silent.clear()
+        else:
+            tell(serving, event)
+
+    monkeypatch.setattr(Serving, "_state", state)
+    monkeypatch.setattr(session, "ASK_S", 0.2)
+    async with house(tmp_path) as made, proxied(made) as proxy:
+        call = Exec(command=f"echo x >>{tmp_path}/ran; cat {tmp_path}/go; exit 7")
+        asked = asyncio.create_task(ask(made, call, "key-0001"))
+        await until((tmp_path / "ran").exists)
+        proxy.cut()
+        await until(lambda: not silent)
+        with open(tmp_path / "go", "w"):
+            pass
+        assert (await asked).exit_code == 7
         assert (tmp_path / "ran").read_text() == "x\n"
 
 

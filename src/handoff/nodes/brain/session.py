@@ -28,6 +28,8 @@ WINDOW = 1 << 20
 #: seconds beyond a call's own time limit after which a node of the old vocabulary, which
 #: can't be asked, is waited for no more
 OLD_EXTRA_S = 30.0
+#: seconds that a node of ours has to say what became of a call: it only has to look it up
+ASK_S = 30.0
 
 
 class Session:
@@ -84,7 +86,7 @@ class Session:
 
     async def ask(self, asking: Asking) -> str:
         """What became of a call; its streams and result follow if it ran or runs. ``lost`` if
-        the link went before the answer."""
+        the link went before the answer; one on which none comes is ended."""
         try:
             number = self.link.ask(
                 asking.call, key=asking.key, received=asking.received, window=WINDOW
@@ -95,7 +97,12 @@ class Session:
         self._told[number] = told
         self._add(number, asking)
         self._poke()
-        return await told
+        try:
+            async with asyncio.timeout(ASK_S):
+                return await told
+        except TimeoutError:
+            self.close("stale", "the node did not say what became of a call")
+            return "lost"
 
     def cancel(self, asking: Asking) -> bool:
         """End a call, and whatever else is asked with its key. False: this node can't be
