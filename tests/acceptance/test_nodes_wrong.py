@@ -265,6 +265,27 @@ def test_tls_is_switched_off_and_on_again(place: Place) -> None:
         child.wait(20)
 
 
+def test_a_brain_in_the_background_is_told_where_to_listen(place: Place) -> None:
+    """What pairing prints works as it is printed, and what can't be is not kept."""
+    place.asked("pair", "n1")  # which starts it
+    done = place.nodes("serve", code=3)
+    assert b"handoff nodes stop" in done.stderr
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        free = other.getsockname()[1]
+    given = ("--host", "0.0.0.0", "--port", str(free), "--address", f"wss://localhost:{free}")
+    told = place.asked("restart", *given)
+    assert (told["host"], told["address"]) == ("0.0.0.0", f"wss://localhost:{free}")
+    place.nodes("restart", "--host", "no.such.invalid", code=None)
+    place.nodes("restart", "--address", "foo", code=2)
+    assert place.asked("status")["address"] == f"wss://localhost:{free}"
+    place.pair("n1")
+    place.start_node("n1")
+    assert place.nodes("exec", "n1", "--", "echo", "hi").stdout == b"hi\n"
+    place.nodes("revoke", "n1")
+    place.until(lambda: place.status() == "refused")
+    assert status(place)["last_error"] == "revoked: the node was revoked"
+
+
 # -- taking over ----------------------------------------------------------------------------
 
 

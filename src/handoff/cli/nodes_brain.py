@@ -26,12 +26,17 @@ def parser(name: str) -> Parser:
     about = {
         "status": "Whether a brain serves, where nodes dial it, and how many do.",
         "restart": "End the brain and start it anew, in the background. Nodes dial again; what\n"
-        "runs on them goes on. A brain that `handoff nodes serve` runs is restarted there.",
+        "runs on them goes on. What is given here is kept in the brain's folder. A brain that\n"
+        "`handoff nodes serve` runs is restarted there.",
         "stop": "End the brain. Nodes dial again; what runs on them goes on, and its results\n"
         "are kept for the next brain.",
         "doctor": "Check the brain, its files, its port and its nodes.",
     }[name]
-    return place.parser(name, about, examples=f"  handoff nodes {name}")
+    examples = f"  handoff nodes {name}"
+    if name == "restart":
+        examples += "\n  handoff nodes restart --host 0.0.0.0 --address wss://brain.example:7000"
+        return _listen_flags(place.parser(name, about, examples=examples))
+    return place.parser(name, about, examples=examples)
 
 
 def run(name: str, args: Namespace, context: Context) -> int:
@@ -63,6 +68,10 @@ def _serve_flags() -> Parser:
         examples="  handoff nodes serve\n"
         "  handoff nodes serve --host 0.0.0.0 --address wss://brain.example:7000",
     )
+    return _listen_flags(made)
+
+
+def _listen_flags(made: Parser) -> Parser:
     made.add_argument("--host", default="", help="address to listen on (default: 127.0.0.1)")
     made.add_argument("--port", type=_port, default=-1, help="port (default: 7000; 0: a free one)")
     made.add_argument("--address", metavar="URL", default="", help="what nodes dial, if another")
@@ -81,17 +90,10 @@ def _serve_flags() -> Parser:
     return made
 
 
-def _serve(args: Namespace, context: Context) -> int:
-    import asyncio
-    from dataclasses import replace
-
-    from handoff.link.files import make_folder
+def _changes(args: Namespace) -> dict[str, Any]:
+    """What of the settings is given. Raises BadRequest."""
     from handoff.link.pairing import check_address
-    from handoff.nodes.brain.main import PORT, load_settings, save_settings, serve
 
-    where = place.folder(args)
-    make_folder(where)
-    settings = load_settings(where)
     changes: dict[str, Any] = {}
     if args.host:
         changes["host"] = args.host
@@ -103,7 +105,20 @@ def _serve(args: Namespace, context: Context) -> int:
         changes["tls"] = args.tls
     if args.require:
         changes["require"] = "" if args.require == "any" else args.require
-    settings = replace(settings, **changes)
+    return changes
+
+
+def _serve(args: Namespace, context: Context) -> int:
+    import asyncio
+    from dataclasses import replace
+
+    from handoff.link.files import make_folder
+    from handoff.nodes.brain.main import PORT, load_settings, save_settings, serve
+
+    where = place.folder(args)
+    make_folder(where)
+    changes = _changes(args)
+    settings = replace(load_settings(where), **changes)
 
     def ready(status: dict[str, Any]) -> None:
         if changes:  # what a brain can't serve with is not kept
@@ -125,11 +140,18 @@ def _serve(args: Namespace, context: Context) -> int:
 
 
 def _restart(args: Namespace, context: Context) -> int:
+    import contextlib
+    from dataclasses import replace
+
     from handoff.errors import NotAllowed
+    from handoff.link.files import make_folder
+    from handoff.nodes.brain.main import load_settings, save_settings
     from handoff.nodes.client import BrainClient
 
     where = place.folder(args)
-    brain = BrainClient(where)
+    brain, changes = BrainClient(where), _changes(args)
+    make_folder(where)
+    before = load_settings(where)
     if brain.running():
         status = brain.ask("status")
         if not status.get("spawned"):
@@ -139,7 +161,16 @@ def _restart(args: Namespace, context: Context) -> int:
                 pid=status["pid"],
             )
         brain.end()
-    status = brain.ask("status")
+    if changes:
+        save_settings(where, replace(before, **changes))
+    try:
+        status = brain.ask("status")
+    except HandoffError:
+        if changes:  # with these it can't serve: nodes come back to the brain that there was
+            save_settings(where, before)
+            with contextlib.suppress(HandoffError):
+                brain.ask("status")
+        raise
     text = f"nodes dial {status['address']}; process {status['pid']}, version {status['version']}"
     place.tell(context, status, text)
     return 0

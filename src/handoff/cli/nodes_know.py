@@ -147,9 +147,10 @@ def _pair(args: Namespace, context: Context) -> int:
         f"  it will dial {told['address']}; this brain's key is {told['fingerprint']}"
     )
     if "//127.0.0.1" in told["address"] or "//localhost" in told["address"]:
+        verb = "restart" if brain.ask("status").get("spawned") else "serve"
         text += (
-            "\n  that address is this machine's own: for another one, serve with"
-            "\n  handoff nodes serve --host 0.0.0.0 --address wss://NAME:7000"
+            "\n  that address is this machine's own: for another one"
+            f"\n  handoff nodes {verb} --host 0.0.0.0 --address wss://NAME:7000"
         )
     place.tell(context, told, text)
     return 0

@@ -104,7 +104,7 @@ _handoff() {
     nodes) flags="--help --agentd --target --config --json"; first="serve status restart stop pair list show revoke remove rename rotate tag import exec jobs read write ls put get logs doctor"; second=""; many="" ;;
     "nodes serve") flags="--help --agentd --target --config --json --brain --host --port --address --tls --no-tls --require"; first=""; second=""; many="" ;;
     "nodes status") flags="--help --agentd --target --config --json --brain"; first=""; second=""; many="" ;;
-    "nodes restart") flags="--help --agentd --target --config --json --brain"; first=""; second=""; many="" ;;
+    "nodes restart") flags="--help --agentd --target --config --json --brain --host --port --address --tls --no-tls --require"; first=""; second=""; many="" ;;
     "nodes stop") flags="--help --agentd --target --config --json --brain"; first=""; second=""; many="" ;;
     "nodes pair") flags="--help --agentd --target --config --json --brain --replace --address --ttl --token --sealed --tag"; first=""; second=""; many="" ;;
     "nodes list") flags="--help --agentd --target --config --json --brain --tag"; first=""; second=""; many="" ;;

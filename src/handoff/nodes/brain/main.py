@@ -254,7 +254,7 @@ def _owned(folder: str) -> Any:
                 held = str(json.loads(held).get("pid", held))
             raise AlreadyRunning(
                 f"a brain serves {folder} already (process {held})",
-                remedy="handoff nodes status",
+                remedy="handoff nodes stop",
                 pid=held,
             ) from error
         yield fd

@@ -59,7 +59,7 @@ def shown(data: bytes) -> tuple[str, str]:
 _HERE = (
     (r"handoff nodes exec \S+ --queue-until \S+ …", "wait_ms"),
     (r"choose another with --host and --port", "hermes node restart --port PORT"),
-    (r"handoff nodes (serve|status)\b", r"hermes node restart"),
+    (r"handoff nodes (serve|status|stop)\b", r"hermes node restart"),
     (r"handoff nodes\b", "hermes node"),
     (r"^tail (\S+)$", r"look at \1"),
 )

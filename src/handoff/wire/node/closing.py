@@ -131,7 +131,9 @@ def close_text(reason: str, detail: str = "") -> str:
     """``reason: detail`` cut to what fits into a close frame, between characters."""
     known = REASONS.get(reason)
     said = detail or (known.text if known else "")
-    raw = (f"{reason}: {said}" if said else reason).encode("utf-8", "replace")
+    if not said.startswith(f"{reason}:"):  # as it was heard, it may begin so
+        said = f"{reason}: {said}" if said else reason
+    raw = said.encode("utf-8", "replace")
     return raw[:CLOSE_TEXT].decode("utf-8", "ignore")
 
 
