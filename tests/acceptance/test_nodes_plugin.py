@@ -152,6 +152,27 @@ def test_a_wrong_argument_is_named(
     assert (told["code"], told["details"]["field"]) == ("bad_request", field)
 
 
+def test_what_is_missing_is_named_with_a_way_out(place: Place, env: NodeEnvironment) -> None:
+    """A remedy for the node's shell works there as it is printed."""
+    policy = place.config().parent / "policy.toml"
+    policy.write_text('read = ["~"]\nwrite = ["~"]\n[exec]\ndefault = "allow"\n')
+    policy.chmod(0o600)
+    try:
+        given = {"path": "~/no where/f", "content": "x"}
+        told = use(place, "node_write", **given)
+        assert (told["code"], told["error"]) == (
+            "file_not_found",
+            "the folder ~/no where does not exist",
+        )
+        assert env.execute(told["remedy"].partition(": ")[2])["returncode"] == 0
+        assert use(place, "node_write", **given)["bytes_written"] == 1
+        told = use(place, "node_read", path="~/no where/g")
+        assert told["error"] == "~/no where/g does not exist"
+        assert env.execute(told["remedy"])["returncode"] == 0
+    finally:
+        policy.unlink()
+
+
 def test_a_range_beyond_the_end_tells_the_true_size(place: Place) -> None:
     path = place.files / "sized"
     path.write_bytes(b"12345")

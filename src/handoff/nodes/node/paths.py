@@ -27,7 +27,17 @@ from handoff.errors import (
     UsageError,
 )
 
-__all__ = ["Place", "as_ours", "below", "folder", "leaf", "locate", "open_regular", "typed"]
+__all__ = [
+    "Place",
+    "as_ours",
+    "below",
+    "folder",
+    "leaf",
+    "locate",
+    "open_regular",
+    "quoted",
+    "typed",
+]
 
 #: bytes of one path, and of one name in it
 MAX_PATH = 64 * 1024
@@ -85,10 +95,18 @@ def typed(shown: str) -> Iterator[None]:
         raise as_ours(error, shown) from error
 
 
+def quoted(path: str) -> str:
+    """A path as a word of a shell's line, where ``~`` means what it means here."""
+    head, slash, rest = path.partition("/")
+    if head == "~":
+        return head + slash + (shlex.quote(rest) if rest else "")
+    return shlex.quote(path)
+
+
 def as_ours(error: OSError, shown: str) -> HandoffError:
     """The typed error for what the system said about a path."""
     code = error.errno
-    above = shlex.quote(os.path.dirname(shown) or ".")
+    above = quoted(os.path.dirname(shown) or ".")
     says = error.strerror or str(error)
     if code == errno.ENOENT:
         return FileMissing(f"{shown} does not exist", remedy=f"ls -la {above}", path=shown)
@@ -168,7 +186,7 @@ def open_regular(fd: int, name: str, flags: int, shown: str, mode: int = 0o666) 
     os.close(opened)
     raise NotARegularFile(
         f"{shown} is {kind(found.st_mode)}, not a plain file",
-        remedy=f"ls -ld {shlex.quote(shown)}",
+        remedy=f"ls -ld {quoted(shown)}",
         path=shown,
         type=kind(found.st_mode),
     )

@@ -89,13 +89,23 @@ class Writing:
         self._start = 0
         #: how many of them the disk was told to begin with
         self._begun = 0
-        with typed(order.path), paths.leaf(self._place.real) as (fd, name):
-            self._before(fd, name)
-            if order.mode == "append":
-                self._open_end(fd, name)
-            else:
-                self._part = part_name(name, order.key)
-                self._open_part(fd)
+        try:
+            with typed(order.path), paths.leaf(self._place.real) as (fd, name):
+                self._before(fd, name)
+                if order.mode == "append":
+                    self._open_end(fd, name)
+                else:
+                    self._part = part_name(name, order.key)
+                    self._open_part(fd)
+        except FileMissing as error:
+            if os.path.isdir(os.path.dirname(self._place.real)):
+                raise
+            above = os.path.dirname(order.path)
+            raise FileMissing(
+                f"the folder {above} does not exist",
+                remedy=f"make it there: mkdir -p {paths.quoted(above)}",
+                path=order.path,
+            ) from error
 
     @property
     def sha256(self) -> str:
