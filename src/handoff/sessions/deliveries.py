@@ -1,4 +1,4 @@
-"""Where a record went without an opening: to an executor as a task, to a store of Hermes.
+"""Where a record went without an opening: to an executor as a task.
 
 A part of the opening journal, append-only and hash-chained like the attempts, and no attempt:
 nothing is reserved, launched or identified by it. It is written down before it is done, so
@@ -39,8 +39,8 @@ def intend(
 ) -> None:
     """Write down what comes next. Only after this has returned may it come.
 
-    ``to``: ``kind`` (``task`` or ``profile``) and names: ``target`` (of a task's machine, ""
-    for this one), ``profile``.
+    ``to``: ``kind`` (``task``) and ``target``, the name of the task's machine, "" for this
+    one.
 
     Raises:
         UsageError: the id is used already, or too much is said.
@@ -57,8 +57,7 @@ def intend(
 def settle(
     journal: JournalView, delivery_id: str, kind: str, payload: Mapping[str, str], actor: Actor
 ) -> None:
-    """Write down what came of it: ``delivered`` (``task``, or ``ref`` in the other store), or
-    ``delivery_failed`` (``why``).
+    """Write down what came of it: ``delivered`` (``task``), or ``delivery_failed`` (``why``).
 
     Raises:
         NotFound: there is no such delivery.

@@ -228,7 +228,7 @@ def _given(delivery: Mapping[str, Any]) -> str:
         where = f" on {to['target']}" if to.get("target") else ""
         what = f"task {came['task']}{where}" if came.get("task") else f"a task{where}"
     else:
-        what = f"Hermes' profile '{to.get('profile', '')}'"
+        what = "something that this version does not know of"
     return what if delivery["state"] == "delivered" else f"perhaps {what}"
 
 
