@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from handoff.errors import ConfigError
+from handoff.errors import ConfigError, PathNotAllowed
 from handoff.nodes.node.commands import find_program, fixed_path, plain
 from handoff.nodes.node.globs import compile_pattern
-from handoff.nodes.node.policy import DENIED, Policy, load, parse
+from handoff.nodes.node.policy import DENIED, LIMIT, Policy, load, parse
 
 HOME = "/home/user"
 
@@ -310,6 +310,36 @@ def test_the_nodes_own_folder_is_kept_wherever_it_is(tmp_path: pathlib.Path, tex
         for name in ("", "/policy.toml", "/locked", "/config.toml", "/calls/x"):
             assert not made.may_read(f"{own}{name}").allowed
             assert not made.may_write(f"{own}{name}").allowed
+
+
+def test_a_command_starts_where_the_policy_says() -> None:
+    assert policy("").may_start_in("/anywhere").allowed
+    kept = policy('[exec]\ncwd = ["/srv/app"]')
+    assert kept.may_start_in("/srv/app/x").allowed
+    assert not kept.may_start_in("/srv").allowed
+    assert not kept.may_start_in("/anywhere").allowed
+
+
+def test_what_may_not_be_read_or_written_is_refused() -> None:
+    made = policy('read = ["/srv"]\nwrite = ["/srv"]\ndeny = ["/srv/kept"]')
+    made.require_read("/srv/x", "x")
+    made.require_write("/srv/x", "x")
+    for require in (made.require_read, made.require_write):
+        with pytest.raises(PathNotAllowed) as refused:
+            require("/srv/kept/x", "kept/x")
+        assert refused.value.details["rule"] == "/srv/kept"
+        with pytest.raises(PathNotAllowed):
+            require("/etc/x", "/etc/x")
+
+
+def test_a_policy_that_is_too_large_is_none(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_bytes(b"#" * LIMIT)
+    path.chmod(0o600)
+    load(str(path), HOME)
+    path.write_bytes(b"#" * (LIMIT + 1))
+    with pytest.raises(ConfigError, match="larger than"):
+        load(str(path), HOME)
 
 
 _NAMES = st.sampled_from(["a", "A", "b", "ab", "link", ".env", "x"])
