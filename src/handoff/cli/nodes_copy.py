@@ -120,9 +120,7 @@ def _listed(entries: Iterator[Entry], context: Context) -> int:
 
 
 def _shown(one: Entry) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    value = {key: item for key, item in asdict(one).items() if item not in ("", 0, False, ())}
+    value = {key: item for key, item in one._asdict().items() if item not in ("", 0, False, ())}
     return {**value, "path": place.argument(one.path)}
 
 
@@ -146,7 +144,7 @@ def _put_tree(
     brain: BrainClient, args: Namespace, context: Context, attempt: int
 ) -> dict[str, Any]:
     from handoff.nodes.client import new_key
-    from handoff.nodes.pack import Entry, Packer
+    from handoff.nodes.pack import Entry, Packer, gathered
     from handoff.nodes.trees import gone, pack
 
     top = os.path.realpath(args.source)
@@ -160,15 +158,17 @@ def _put_tree(
     removed = gone(here.values(), there.values()) if args.delete else []
     bar = place.progress(context, args.source, sum(here[path].size for path in changed))
 
+    end = Packer.end()
+
     def feed() -> Iterator[bytes]:
         for data in pack(top, _anything, args.exclude, only=changed):
-            if data == Packer.end():
+            if data == end:
                 break
             yield data
             bar.add(len(data))
         for path in removed:
             yield Packer.header(Entry(path, gone=True))
-        yield Packer.end()
+        yield end
 
     try:
         ok, value = brain.call(
@@ -181,7 +181,7 @@ def _put_tree(
             },
             key=new_key(),
             by=place.by(),
-            feed=feed(),
+            feed=gathered(feed()),
         )
     finally:
         bar.end()
@@ -233,8 +233,9 @@ def _get_tree(
         ready, held = held[: -len(end)], held[-len(end) :]
         writer.feed(ready)
 
-    # an empty list would mean all of them; no name is empty
-    only = [place.argument(path) for path in changed] or ["\x01"]
+    files = sum(one.kind == "file" for one in there.values())
+    # an empty list means all of them; no name is that of the one
+    only = [] if len(changed) == files else [place.argument(path) for path in changed] or ["\x01"]
     try:
         ok, value = brain.call(
             args.node,
@@ -252,7 +253,7 @@ def _get_tree(
     finally:
         writer.abort()
         bar.end()
-    counts.unchanged = sum(one.kind == "file" for one in there.values()) - len(changed)
+    counts.unchanged = files - len(changed)
     return _counted(counts)
 
 

@@ -75,6 +75,8 @@ def _ours(fd: int, part: str, opened: int) -> bool:
         return False
     if not os.path.samestat(found, there) or found.st_nlink != 1 or found.st_uid != os.geteuid():
         return False
-    os.ftruncate(opened, 0)
-    os.fchmod(opened, 0o600)
+    if found.st_size:
+        os.ftruncate(opened, 0)
+    if found.st_mode & 0o7777 != 0o600:
+        os.fchmod(opened, 0o600)
     return True

@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from handoff.errors import (
     FileChanged,
@@ -26,6 +26,8 @@ __all__ = ["Counts", "May", "gone", "manifest", "pack", "segments", "sha256"]
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: bytes of a file in which no hole is worth looking for
+SMALL = 16 * 1024
 #: raises PathNotAllowed for an absolute path that is kept from the caller
 May = Callable[[str], None]
 
@@ -55,17 +57,21 @@ def manifest(
         FileMissing, NotARegularFile, FileError: the top can't be read.
         PathNotAllowed: it may not be.
     """
+    for entry, above, name in _walk(top, may, exclude):
+        yield _digested(entry, above, name) if digests and entry.kind == "file" else entry
+
+
+def _walk(top: str, may: May, exclude: Sequence[str]) -> Iterator[tuple[Entry, int, str]]:
+    """Each name with the folder that it is in, open until the next is asked for."""
     may(top)
     with paths.typed(top), paths.folder(top, readable=True) as fd:
-        yield _entry("", os.fstat(fd))
-        yield from _below(fd, top, "", may, exclude, digests=digests)
+        yield _entry("", os.fstat(fd)), fd, ""
+        yield from _below(fd, top, may, exclude)
 
 
-def _below(
-    fd: int, top: str, above: str, may: May, exclude: Sequence[str], *, digests: bool
-) -> Iterator[Entry]:
+def _below(fd: int, top: str, may: May, exclude: Sequence[str]) -> Iterator[tuple[Entry, int, str]]:
     """One folder's names, and theirs. The descriptors that are open are one a level."""
-    stack: list[tuple[int, str, list[str]]] = [(os.dup(fd), above, _names(fd))]
+    stack: list[tuple[int, str, list[str]]] = [(os.dup(fd), "", _names(fd))]
     try:
         while stack:
             here, prefix, left = stack[-1]
@@ -74,13 +80,13 @@ def _below(
                 continue
             name = left.pop()
             path = f"{prefix}/{name}" if prefix else name
-            if _excluded(path, name, exclude):
+            if exclude and _excluded(path, name, exclude):
                 continue
             try:
                 may(os.path.join(top, path))
                 found = os.stat(name, dir_fd=here, follow_symlinks=False)
-                entry = _look(here, name, path, found, digests=digests)
-                yield entry
+                entry = _look(here, name, path, found)
+                yield entry, here, name
                 if entry.kind == "dir":
                     below = os.open(name, _FOLDER, dir_fd=here)
                     try:
@@ -88,11 +94,8 @@ def _below(
                     except BaseException:
                         os.close(below)
                         raise
-            except HandoffError as error:
-                yield Entry(path, skipped=error.code, detail=error.cause)
-            except OSError as error:
-                typed = paths.as_ours(error, path)
-                yield Entry(path, skipped=typed.code, detail=typed.cause)
+            except (HandoffError, OSError) as error:
+                yield _left_out(path, error), here, name
     finally:
         for one, _, _ in stack:
             os.close(one)
@@ -110,23 +113,31 @@ def _excluded(path: str, name: str, exclude: Sequence[str]) -> bool:
     )
 
 
-def _look(fd: int, name: str, path: str, found: os.stat_result, *, digests: bool) -> Entry:
+def _look(fd: int, name: str, path: str, found: os.stat_result) -> Entry:
     kind = paths.kind(found.st_mode)
     if kind == "link":
-        return replace(_entry(path, found), target=os.readlink(name, dir_fd=fd))
-    if kind == "dir":
+        return _entry(path, found)._replace(target=os.readlink(name, dir_fd=fd))
+    if kind in {"dir", "file"}:
         return _entry(path, found)
-    if kind != "file":
-        return Entry(path, skipped="not_a_regular_file", detail=f"a {kind} is not copied")
-    entry = _entry(path, found)
-    if not digests:
-        return entry
-    opened = paths.open_regular(fd, name, os.O_RDONLY, path)
+    return Entry(path, skipped="not_a_regular_file", detail=f"a {kind} is not copied")
+
+
+def _digested(entry: Entry, above: int, name: str) -> Entry:
+    """A file with its digest."""
     try:
-        parts = segments(opened, found.st_size)
-        return replace(entry, sha256=sha256(opened, found.st_size, parts))
-    finally:
-        os.close(opened)
+        opened = paths.open_regular(above, name, os.O_RDONLY, entry.path)
+        try:
+            parts = segments(opened, entry.size)
+            return entry._replace(sha256=sha256(opened, entry.size, parts))
+        finally:
+            os.close(opened)
+    except (HandoffError, OSError) as error:
+        return _left_out(entry.path, error)
+
+
+def _left_out(path: str, error: HandoffError | OSError) -> Entry:
+    typed = error if isinstance(error, HandoffError) else paths.as_ours(error, path)
+    return Entry(path, skipped=typed.code, detail=typed.cause)
 
 
 def _entry(path: str, found: os.stat_result) -> Entry:
@@ -149,33 +160,26 @@ def pack(
     Raises as :func:`manifest`.
     """
     wanted = None if only is None else set(only)
-    for entry in manifest(top, may, exclude, digests=False):
+    for entry, above, name in _walk(top, may, exclude):
         if entry.kind != "file":
             yield Packer.header(entry)
         elif wanted is None or entry.path in wanted:
-            yield from _pack_file(top, entry)
+            yield from _pack_file(above, name, entry.path)
     yield Packer.end()
 
 
-def _pack_file(top: str, entry: Entry) -> Iterator[bytes]:
+def _pack_file(above: int, name: str, shown: str) -> Iterator[bytes]:
     """A file with its bytes. Its header promises what follows, so a file that shrinks is
     filled up, and the record after it takes it back."""
-    shown = entry.path
     try:
-        with paths.leaf(os.path.join(top, entry.path)) as (fd, name):
-            opened = paths.open_regular(fd, name, os.O_RDONLY, shown)
-    except HandoffError as error:
-        yield Packer.header(Entry(shown, skipped=error.code, detail=error.cause))
-        return
-    except OSError as error:
-        typed = paths.as_ours(error, shown)
-        yield Packer.header(Entry(shown, skipped=typed.code, detail=typed.cause))
+        opened = paths.open_regular(above, name, os.O_RDONLY, shown)
+    except (HandoffError, OSError) as error:
+        yield Packer.header(_left_out(shown, error))
         return
     try:
         before = os.fstat(opened)
-        entry = _entry(shown, before)
         parts = segments(opened, before.st_size)
-        yield Packer.header(replace(entry, segments=tuple(parts), data=True))
+        yield Packer.header(_entry(shown, before)._replace(segments=tuple(parts), data=True))
         for offset, count in parts:
             end = offset + count
             while offset < end:
@@ -215,6 +219,8 @@ def _under(path: str, tops: set[str]) -> bool:
 
 def segments(fd: int, size: int) -> list[tuple[int, int]]:
     """Where a file has data; the holes between take no place."""
+    if size <= SMALL:
+        return [(0, size)] if size else []
     found: list[tuple[int, int]] = []
     at = 0
     while at < size:

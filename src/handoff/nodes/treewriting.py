@@ -48,7 +48,9 @@ class TreeWriter:
         self._entry: Entry | None = None
         self._file = -1
         self._part = ""
+        #: the folder that was written to last, open, and the name in it; where it is
         self._where = (-1, "")
+        self._above: str | None = None
         self._left: list[tuple[int, int]] = []
         self._late: list[Entry] = []
         self._root = -1
@@ -92,7 +94,7 @@ class TreeWriter:
         for fd in (self._where[0], self._root):
             if fd >= 0:
                 os.close(fd)
-        self._where, self._root = (-1, ""), -1
+        self._where, self._root, self._above = (-1, ""), -1, None
 
     def _begin(self, entry: Entry) -> None:
         if entry.skipped:
@@ -214,6 +216,7 @@ class TreeWriter:
                 return
             if stat.S_ISDIR(found.st_mode):
                 os.rmdir(name, dir_fd=fd)
+                self._above = None  # it may be the one that is open, and be made anew
             else:
                 os.unlink(name, dir_fd=fd)
         self.counts.deleted += 1
@@ -224,7 +227,9 @@ class TreeWriter:
             fd, name = self._enter(entry.path)
             free(fd, name)
             self._file, self._part = draft(fd, name, entry.path)
-            os.ftruncate(self._file, entry.size)
+            # what ends in a hole; else its last byte makes it as long
+            if not self._left or sum(self._left[-1]) != entry.size:
+                os.ftruncate(self._file, entry.size)
         self._entry = entry
 
     def _data(self, data: bytes) -> None:
@@ -276,11 +281,15 @@ class TreeWriter:
         self.counts.bytes += entry.body
 
     def _enter(self, path: str) -> tuple[int, str]:
-        """The folder above a name, opened from the top without following a link."""
-        *above, name = path.split("/")
+        """The folder above a name, opened from the top without following a link, and kept
+        open for the names that follow."""
+        above, _, name = path.rpartition("/")
+        if self._where[0] >= 0 and above == self._above:
+            self._where = (self._where[0], name)
+            return self._where
         fd = os.dup(self._root)
         try:
-            for one in above:
+            for one in above.split("/") if above else ():
                 below = os.open(one, _FOLDER, dir_fd=fd)
                 os.close(fd)
                 fd = below
@@ -289,8 +298,8 @@ class TreeWriter:
             raise
         if self._where[0] >= 0:
             os.close(self._where[0])
-        self._where = (fd, name)
-        return fd, name
+        self._where, self._above = (fd, name), above
+        return self._where
 
     def _dress_folders(self) -> None:
         """Bits and times of folders, the innermost first: writing into them changed both."""

@@ -22,7 +22,10 @@ from handoff.errors import (
     PathNotAllowed,
     ProtocolViolation,
 )
-from handoff.nodes.pack import Entry, Packer, Unpacker
+from handoff.nodes.drafts import draft
+from handoff.nodes.node.policy import default
+from handoff.nodes.node.treecalls import RULED, _Reads, _Writes
+from handoff.nodes.pack import Entry, Packer, Unpacker, gathered
 from handoff.nodes.trees import Counts, gone, manifest, pack
 from handoff.nodes.treewriting import TreeWriter
 
@@ -435,3 +438,58 @@ def test_bits_that_give_rights_can_be_left_behind(tmp_path: pathlib.Path) -> Non
     put(tmp_path / "c", pack(str(top), anything), bits=0o777)
     assert stat.S_IMODE((tmp_path / "c" / "run").stat().st_mode) == 0o755
     assert stat.S_IMODE((tmp_path / "c" / "d").stat().st_mode) == 0o777
+
+
+def test_small_files_are_sent_together(tmp_path: pathlib.Path) -> None:
+    for number in range(1000):
+        (tmp_path / f"{number}").write_bytes(b"x" * 1000)
+    told = list(gathered(pack(str(tmp_path), anything)))
+    assert len(told) < 8
+    assert b"".join(told) == b"".join(pack(str(tmp_path), anything))
+
+
+def test_a_policy_that_changes_meanwhile_holds_for_the_rest(tmp_path: pathlib.Path) -> None:
+    top = str(tmp_path.resolve())
+    open_to_all, closed = default(top, [top]), default(top, [])
+    for judged in (_Reads, _Writes):
+        policies = [open_to_all]
+        may = judged(lambda policies=policies: policies[-1])  # type: ignore[misc]
+        for number in range(RULED + 10):
+            may(f"{top}/{number}")
+        with pytest.raises(PathNotAllowed, match=r"kept from every brain"):
+            may(f"{top}/.env")
+        policies.append(closed)
+        with pytest.raises(PathNotAllowed):
+            for number in range(RULED + 1):
+                may(f"{top}/{number}")
+
+
+def test_a_folder_that_goes_and_comes_again_is_another(tmp_path: pathlib.Path) -> None:
+    def stream() -> Iterable[bytes]:
+        def file(path: str) -> bytes:
+            return Packer.header(Entry(path, "file", 1, 0o600, segments=((0, 1),), data=True))
+
+        yield Packer.header(Entry("", "dir", permissions=0o700))
+        yield Packer.header(Entry("d", "dir", permissions=0o700))
+        yield file("d/f") + b"1"
+        yield Packer.header(Entry("d/f", gone=True))
+        yield Packer.header(Entry("d", gone=True))
+        yield Packer.header(Entry("d", "dir", permissions=0o700))
+        yield file("d/f") + b"2" + Packer.end()
+
+    assert put(tmp_path / "c", stream(), delete=True).skipped == []
+    assert (tmp_path / "c" / "d" / "f").read_bytes() == b"2"
+
+
+def test_a_draft_that_was_left_longer_is_cut(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "f").write_bytes(b"new")
+    (tmp_path / "c").mkdir()
+    fd = os.open(tmp_path / "c", os.O_RDONLY)
+    held, _ = draft(fd, "f", "f")
+    os.write(held, b"x" * 100)
+    os.close(held)
+    os.close(fd)
+    put(tmp_path / "c", pack(str(tmp_path / "s"), anything))
+    assert (tmp_path / "c" / "f").read_bytes() == b"new"
+    assert os.listdir(tmp_path / "c") == ["f"]

@@ -123,6 +123,13 @@ class Policy:
     def readable_in(self, folder: str) -> Callable[[str], bool]:
         """Which names of a folder :meth:`may_read` allows at this moment. Where the policy's
         folders lead is found out once, and those that lie elsewhere are not asked."""
+        return self._in(folder, self.read)
+
+    def writable_in(self, folder: str) -> Callable[[str], bool]:
+        """The same of :meth:`may_write`."""
+        return self._in(folder, () if self.read_only else self.write)
+
+    def _in(self, folder: str, patterns: tuple[Pattern, ...]) -> Callable[[str], bool]:
         if not self.enabled:
             return lambda _: False
         same, here = self._bases.now(self._named), folder.casefold()
@@ -135,11 +142,11 @@ class Policy:
                 if base is None or base.startswith(here) or here.startswith(base)
             ]
 
-        deny, read = near(self.deny), near(self.read)
+        deny, named = near(self.deny), near(patterns)
 
         def may(name: str) -> bool:
             real = os.path.join(folder, name)
-            return _first(deny, real, same) is None and _first(read, real, same) is not None
+            return _first(deny, real, same) is None and _first(named, real, same) is not None
 
         return may
 

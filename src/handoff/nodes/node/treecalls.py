@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 
 from handoff.nodes.node import paths
 from handoff.nodes.node.filecalls import aside
-from handoff.nodes.node.files import PIECE
 from handoff.nodes.node.policy import Policy
 from handoff.nodes.node.streams import Streams
-from handoff.nodes.pack import Entry, Packer
+from handoff.nodes.pack import Entry, Packer, gathered
 from handoff.nodes.trees import Counts, manifest, pack
 from handoff.nodes.treewriting import TreeWriter
 from handoff.wire.node.calls import Skipped, TreeGet, TreeManifest, TreePut, TreeResult
@@ -19,6 +19,8 @@ __all__ = ["TreeCalls"]
 
 #: names that an answer lists as left out; the stream has all of them
 SKIPPED = 1000
+#: names of a folder that are ruled on at once, before the policy is looked at again
+RULED = 64
 
 
 class TreeCalls:
@@ -34,7 +36,7 @@ class TreeCalls:
         counts = Counts()
 
         def told() -> Iterator[bytes]:
-            for entry in manifest(top, self._may_read, call.exclude, digests=call.hash):
+            for entry in manifest(top, _Reads(self._policy), call.exclude, digests=call.hash):
                 _count(counts, entry)
                 yield Packer.header(entry)
             yield Packer.end()
@@ -45,13 +47,15 @@ class TreeCalls:
     async def get(self, call: TreeGet, streams: Streams) -> TreeResult:
         """Send a tree, or those files of it that are asked for."""
         top = paths.locate(call.path, self._home).real
-        sent = await _send(pack(top, self._may_read, call.exclude, call.only or None), streams)
+        sent = await _send(
+            pack(top, _Reads(self._policy), call.exclude, call.only or None), streams
+        )
         return TreeResult(bytes=sent)
 
     async def put(self, call: TreePut, streams: Streams) -> TreeResult:
         """Write a tree that is sent."""
         top = paths.locate(call.path, self._home).real
-        writer = TreeWriter(top, self._may_write, delete=call.delete, dry_run=call.dry_run)
+        writer = TreeWriter(top, _Writes(self._policy), delete=call.delete, dry_run=call.dry_run)
         try:
             while data := await streams.receive():
                 await aside(writer.feed, data, *streams.more())
@@ -59,11 +63,45 @@ class TreeCalls:
         finally:
             await asyncio.shield(aside(writer.abort))
 
-    def _may_read(self, real: str) -> None:
-        self._policy().require_read(real, real)
 
-    def _may_write(self, real: str) -> None:
-        self._policy().require_write(real, real)
+class _Reads:
+    """Raises for what may not be read. What the policy says of a folder's names is worked out
+    for :data:`RULED` of them at once, and again if it is no."""
+
+    def __init__(self, policy: Callable[[], Policy]) -> None:
+        self._policy = policy
+        self._folder = ""
+        self._left = 0
+        self._names: Callable[[str], bool] = _no
+
+    def __call__(self, real: str) -> None:
+        folder, name = os.path.split(real)
+        if folder != self._folder or not self._left:
+            self._folder, self._left = folder, RULED
+            self._names = self._in(self._policy(), folder)
+        self._left -= 1
+        if not self._names(name):
+            self._require(self._policy(), real)
+
+    def _in(self, policy: Policy, folder: str) -> Callable[[str], bool]:
+        return policy.readable_in(folder)
+
+    def _require(self, policy: Policy, real: str) -> None:
+        policy.require_read(real, real)
+
+
+class _Writes(_Reads):
+    """The same of what may not be written."""
+
+    def _in(self, policy: Policy, folder: str) -> Callable[[str], bool]:
+        return policy.writable_in(folder)
+
+    def _require(self, policy: Policy, real: str) -> None:
+        policy.require_write(real, real)
+
+
+def _no(_: str) -> bool:
+    return False
 
 
 def _count(counts: Counts, entry: Entry) -> None:
@@ -93,17 +131,8 @@ def _result(counts: Counts) -> TreeResult:
 async def _send(pieces: Iterator[bytes], streams: Streams) -> int:
     """Send what is told, in pieces of a good size. Returns how many bytes."""
     sent = 0
-    while data := await aside(_gather, pieces):
+    told = gathered(pieces)
+    while data := await aside(next, told, b""):
         await streams.send("data", sent, data)
         sent += len(data)
     return sent
-
-
-def _gather(pieces: Iterator[bytes]) -> bytes:
-    found, size = [], 0
-    for piece in pieces:
-        found.append(piece)
-        size += len(piece)
-        if size >= PIECE:
-            break
-    return b"".join(found)
