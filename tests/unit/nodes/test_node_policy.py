@@ -127,6 +127,10 @@ verdict = "ask"
         ("bash -lc 'rm x'", "deny"),
         (["bash", "-l", "-c", "ls && rm x", "name"], "deny"),
         ("bash -o pipefail -ec 'rm x'", "deny"),
+        ("bash -co pipefail 'rm x'", "deny"),
+        ("bash --noprofile +O extglob -c 'rm x'", "deny"),
+        ("bash -c 'git status' rm", "ask"),  # its $0, which nothing runs
+        ("bash --rcfile 'rm x'", "ask"),
         ("if true; then rm x; fi", "deny"),
         ("for a in 1; do rm x; done", "deny"),
         ("! rm x", "deny"),

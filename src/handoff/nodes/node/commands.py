@@ -215,9 +215,7 @@ def _given(words: list[str]) -> Iterator[list[str]]:
     for number, word in enumerate(words):
         if word[:1] in {"-", "+"} and word not in {"-", "--"}:
             line = line or (not word.startswith("--") and "c" in word[1:])
-            if word[-1:] in {"o", "O"} and not word.startswith("--"):
-                continue
         elif line:
             yield from _parts(word)
-            if number and words[number - 1][-1:] not in {"o", "O"}:
+            if words[number - 1][-1:] not in {"o", "O"}:  # else it may be an option's name
                 return
