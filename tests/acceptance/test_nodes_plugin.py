@@ -7,13 +7,17 @@ import base64
 import json
 import os
 import pathlib
+import signal
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from tests.support.nodes import Place, running
 
+from handoff.errors import LaunchFailed, OutcomeUnknown
 from handoff.nodes.client import BrainClient
 from handoff.plugins.hermes_node.runtime import Runtime
 from handoff.plugins.hermes_node.terminal import NodeEnvironment
@@ -100,7 +104,7 @@ def test_what_a_line_leaves_running_is_said_to_be_ended(place: Place, env: NodeE
     told = env.execute("sleep 4711 >/dev/null 2>&1 & echo $!")
     pid, said = told["output"].split("\n", 1)
     assert "left running were ended" in said
-    assert not pathlib.Path(f"/proc/{pid}").exists()
+    place.until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
     value = use(place, "node_exec", command="sleep 4711 >/dev/null 2>&1 & echo $!")
     assert (value["killed"], value["returncode"]) == (1, 0)
     assert "killed" not in use(place, "node_exec", command="seq 9 | tail -1")
@@ -209,7 +213,6 @@ def test_bytes_of_any_kind_are_whole(place: Place) -> None:
 def test_an_interrupt_ends_a_command_on_the_node(
     place: Place, env: NodeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys
     from types import ModuleType
 
     begun = place.files / "begun"
@@ -227,3 +230,53 @@ def test_an_interrupt_ends_a_command_on_the_node(
     value = use(place, "node_exec", command=f"echo part; touch {begun}; sleep 60")
     assert (value["output"], value["status"]) == ("part\n", "cancelled")
     begun.unlink()
+
+
+def test_a_brain_that_is_killed_takes_no_answer_along(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next brain brings the command's end and all of its output, and nothing runs twice."""
+    ran, go = place.files / "ran", place.files / "go"
+    os.mkfifo(go)
+
+    class Starting(Here):
+        def client(self, *, start: bool = True) -> BrainClient:
+            del start
+            program = (sys.executable, "-m", "handoff.nodes.brain.main")
+            return BrainClient(str(place.root / "brain"), program)
+
+    env = NodeEnvironment(Starting(place), "n1", "/host", 60, "t")
+    line = f"cd /; echo x >> {ran}; seq 90000; echo err >&2; cat {go}; exit 3"
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(env.execute, line)
+        place.until(ran.exists)
+        os.kill(place.asked("status")["pid"], signal.SIGKILL)
+        place.until(lambda: BrainClient(str(place.root / "brain"), None).running())
+        with open(go, "w"):
+            pass
+        value = told.result(60)
+    assert value["returncode"] == 3, value
+    assert value["output"] == "".join(f"{n}\n" for n in range(1, 90001)) + "err\n"
+    assert (ran.read_text(), env.cwd) == ("x\n", "/")
+
+
+def test_what_a_brain_that_can_not_be_had_again_has_done_is_unknown(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call was sent before: that no brain can be started now denies nothing of it."""
+    ran = place.files / "ran-once"
+    brain = BrainClient(str(place.root / "brain"), ("/no/such/program",))
+    pid = brain.ask("status")["pid"]
+    with ThreadPoolExecutor(1) as pool:
+        given = {"command": f"echo x >> {ran}; sleep 2"}
+        told = pool.submit(brain.call, "n1", "exec", given, key="call-lost")
+        place.until(ran.exists)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(OutcomeUnknown) as caught:
+            told.result(60)
+    assert caught.value.details["key"] == "call-lost"
+    with pytest.raises(LaunchFailed):  # nothing was asked yet
+        brain.call("n1", "exec", given, key="call-new")
+    brain.close()
+    place.nodes("list")  # starts one for those that come after
+    place.until(lambda: place.status() == "connected")

@@ -149,7 +149,12 @@ class BrainClient:
             # what can't be begun anew gets a connection of which nobody can be tired
             sock = None if pieces or feed else self._rested()
             try:
-                sock = sock or self._open()
+                try:
+                    sock = sock or self._open()
+                except HandoffError as error:
+                    if again and op not in _READS:  # it was asked before: it may be done
+                        raise _unknown(key, f", and can't be reached: {error.cause}") from error
+                    raise
                 try:
                     answer = _talk(sock, request, pieces, feed, self._cancel)
                 except BaseException:
@@ -166,13 +171,11 @@ class BrainClient:
                 # a stream can't be begun anew; without a key the same call is another call
                 again += 1
                 if again > 3 or (not key and op not in _READS) or pieces or feed:
-                    raise OutcomeUnknown(
-                        "the brain went away before it answered",
-                        remedy=f"ask again with the same key: {key}"
-                        if key
-                        else "look before you repeat",
-                        key=key,
-                    ) from error
+                    if op in _READS:
+                        raise Unreachable(
+                            "the brain went away while it answered", remedy="ask again"
+                        ) from error
+                    raise _unknown(key) from error
 
     def _cancel(self, key: str) -> None:
         """On a connection of its own: the call's may be full of its input."""
@@ -289,6 +292,14 @@ _READS = frozenset(
         *("grep", "read", "transfer_stat", "hash", "tree_manifest", "tree_get", "facts", "policy"),
     }
 )
+
+
+def _unknown(key: str, more: str = "") -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the brain went away before it answered{more}",
+        remedy=f"ask again with the same key: {key}" if key else "look before you repeat",
+        key=key,
+    )
 
 
 class _Broken(Exception):

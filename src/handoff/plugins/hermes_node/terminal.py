@@ -11,14 +11,20 @@ import os
 import re
 import secrets
 import threading
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from handoff.errors import BadRequest, HandoffError
+from handoff.errors import BadRequest, HandoffError, OutcomeUnknown
 
 from . import results
 from .calling import Ask, ask, key_of
 from .runtime import Runtime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handoff.nodes.client import BrainClient
 
 __all__ = ["BACKEND", "NodeEnvironment", "make_provider", "wrapped"]
 
@@ -164,10 +170,43 @@ class NodeEnvironment:
             pieces=None if bounded else whole.add,
             feed=feed,
         )
-        ok, value = ask(self._runtime.client(), call)
+        ok, value = self._asked(call)
         if not ok:
             return self._refused(results.failure(value, call.key), args["cwd"])
         return self._result(value, whole if not bounded else None, mark if marked else "")
+
+    def _asked(self, call: Ask) -> tuple[bool, dict[str, Any]]:
+        """The call's answer, also where the brain ends meanwhile: the next one has it, and the
+        node the output."""
+        client = self._runtime.client()
+        try:
+            return ask(client, call)
+        except OutcomeUnknown:
+            if call.pieces is None or call.feed is not None:
+                raise
+        again = replace(call, pieces=None, args={**call.args, "stream": False})
+        ok, value = ask(client, again)
+        for stream in ("stdout", "stderr"):
+            self._fill(client, value.get(stream) or {} if ok else {})
+        return ok, value
+
+    def _fill(self, client: BrainClient, told: dict[str, Any]) -> None:
+        """What the answer has not of a stream, as far as its node keeps it."""
+        total = int(told.get("bytes_total", 0))
+        held = sum(len(results.bytes_of(told.get(one, ""))) for one in ("head", "tail"))
+        if held >= total or not told.get("spill"):
+            return
+        at, got = 0, bytearray()
+        while at < min(total, MOST):
+            given = {"spill": told["spill"], "offset": at, "length": INLINE}
+            ok, value = client.call(self._node, "read_output", given)
+            data = results.bytes_of(value.get("data", "")) if ok else b""
+            if not data or int(value.get("offset", 0)) != at:
+                break
+            got += data
+            at += len(data)
+        if len(got) > held:
+            told["head"], told["tail"] = {"b64": b64encode(got).decode()}, ""
 
     def _start(self, args: dict[str, Any], parts: re.Match[str]) -> dict[str, Any]:
         """A job of the node instead of a process that would be ended with its call; the host
@@ -282,8 +321,6 @@ def _kept(told: Mapping[str, Any]) -> str:
 
 
 def _input(args: dict[str, Any], text: str) -> tuple[str, Iterator[bytes] | None]:
-    from base64 import b64encode
-
     try:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:

@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from handoff.errors import BadRequest, HandoffError
+from handoff.errors import BadRequest, HandoffError, Unreachable
 
 from . import results
 from .runtime import Runtime
@@ -99,9 +99,17 @@ class Tools:
         raw = given.choice("encoding", ("auto", "base64", "utf-8")) == "base64"
         parts: list[bytes] = []
         args = {"path": given.text("path"), "offset": offset, "length": most, "stream": True}
-        ok, value = self._ask(
-            given, "read", args, "", limit / 1000, pieces=lambda _, data: parts.append(bytes(data))
-        )
+        for again in (True, False):
+            parts.clear()
+            try:
+                ok, value = self._ask(
+                    *(given, "read", args, "", limit / 1000),
+                    pieces=lambda _, data: parts.append(bytes(data)),
+                )
+                break
+            except Unreachable:  # the brain ended meanwhile: the next one reads anew
+                if not again:
+                    raise
         if not ok:
             return results.failure(value)
         data = b"".join(parts) or results.bytes_of(value.get("data", ""))
