@@ -153,7 +153,9 @@ class Keep:
         until = time.monotonic() + START_S
         while True:
             keep = cls(folder)
-            if not await keep._connect():
+            # one that lives makes its socket's name anew in a moment: to start another, which
+            # ends at once, would only take time from it
+            if not await keep._connect() and not locked(os.path.join(folder, INFO)):
                 await keep._sweep()
                 await keep._start()
             try:
