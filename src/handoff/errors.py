@@ -58,6 +58,7 @@
     │   ├── NodeOffline                node_offline             503  5
     │   └── OutcomeUnknown             outcome_unknown          504  5
     └── Failed                         failed                   500  1    it was tried and did not work
+        ├── Cancelled                  cancelled                409  1
         ├── ExecutorError              executor_failed          502  1
         │   ├── ExecutorMissing        executor_missing         400  1
         │   └── ExecutorGone           executor_gone            502  1
@@ -99,6 +100,7 @@ __all__ = [
     "AttemptConflict",
     "BadRequest",
     "BadTransition",
+    "Cancelled",
     "ChangedSinceAsked",
     "ConfigError",
     "ConsentMissing",
@@ -555,6 +557,13 @@ class Failed(HandoffError):
     """It was tried and did not work."""
 
     code = "failed"
+
+
+class Cancelled(Failed):
+    """Whoever asked has ended the call before all of it had come."""
+
+    code = "cancelled"
+    http = 409
 
 
 class ExecutorError(Failed):

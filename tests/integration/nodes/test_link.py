@@ -83,25 +83,57 @@ async def test_streams_through_the_link(tmp_path: pathlib.Path) -> None:
 
 
 async def test_control_is_never_behind_data(tmp_path: pathlib.Path) -> None:
-    async def slow(_: str, __: bytes) -> None:
-        await asyncio.sleep(0.05)
+    taken = asyncio.Event()
+
+    async def held(_: str, __: bytes) -> None:
+        await taken.wait()
 
     async with house(tmp_path) as made, node(made):
         await linked(made)
         big = asyncio.create_task(
-            ask(made, Exec(command="head -c 40000000 /dev/zero", stream=True), "k" * 8, pieces=slow)
+            ask(made, Exec(command="head -c 40000000 /dev/zero", stream=True), "k" * 8, pieces=held)
         )
         await until(
             lambda: (
                 "k" * 8 in made.brain.asking and made.brain.asking["k" * 8].received.get("stdout")
             )
         )
-        before = time.monotonic()
-        await asyncio.gather(*(ask(made, Exec(command="true"), f"key-{n:04d}") for n in range(20)))
-        assert time.monotonic() - before < 5
+        # nobody takes what came, so that whoever waited behind it would wait for ever
+        small = (ask(made, Exec(command="true"), f"key-{n:04d}") for n in range(20))
+        await asyncio.wait_for(asyncio.gather(*small), 60)
         assert not big.done()
         assert made.brain.cancel("k" * 8)
+        taken.set()
         await big
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "append"])
+@pytest.mark.parametrize("transfer", ["", "transfer-1"])
+async def test_a_write_that_is_cancelled_midway_writes_nothing(
+    tmp_path: pathlib.Path, mode: str, transfer: str
+) -> None:
+    first, never = [b"x" * 100_000], asyncio.Event()
+
+    async def feed() -> bytes:
+        if not first:
+            await never.wait()
+        return first.pop()
+
+    async with house(tmp_path) as made, node(made):
+        await linked(made)
+        folder = tmp_path / "n1" / "files"
+        (folder / "f").write_text("old")
+        write = calls.Write(f"{folder}/f", mode=mode, stream=True, transfer=transfer)
+        asked = asyncio.create_task(made.brain.call("n1", write, key="key-0001", feed=feed))
+        await until(lambda: sum(one.stat().st_size for one in folder.iterdir()) > 100_000)
+        assert made.brain.cancel("key-0001")
+        ok, failed = await asyncio.wait_for(asked, 20)
+        assert (ok, failed.code, failed.retry_safe) == (False, "cancelled", True)
+        assert "nothing was written" in failed.error
+        assert (folder / "f").read_text() == "old"
+        assert os.listdir(folder) == ["f"]
+        again = calls.Write(f"{folder}/f", b"new", mode=mode)
+        assert (await ask(made, again, "key-0001")).bytes_written == 3
 
 
 async def test_an_offline_node_is_told_at_once(tmp_path: pathlib.Path) -> None:
@@ -514,10 +546,9 @@ async def test_a_link_that_ends_while_nothing_can_be_audited_is_over(
     async with house(tmp_path) as made:
         async with node(made):
             await linked(made)
-            asked = asyncio.create_task(
-                made.brain.call("n1", Exec(command="sleep 600"), key="key-0001", return_s=0.1)
-            )
-            await until(lambda: "key-0001" in made.brain.asking)
+            call = Exec(command=f"echo x >{tmp_path}/ran; sleep 600")
+            asked = asyncio.create_task(made.brain.call("n1", call, key="key-0001", return_s=0.1))
+            await until((tmp_path / "ran").exists)  # the node has it, and its keeper runs
             monkeypatch.setattr(made.brain.audit, "row", full)
         ok, failed = await asyncio.wait_for(asked, 20)
         assert (ok, failed.code) == (False, "outcome_unknown")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
+    Cancelled,
     HandoffError,
     OutcomeUnknown,
     PolicyDenied,
@@ -38,7 +39,7 @@ from handoff.nodes.node.looks import Looks
 from handoff.nodes.node.machine import Settings
 from handoff.nodes.node.ruling import PolicyNow, rule
 from handoff.nodes.node.shells import ShellCalls
-from handoff.nodes.node.streams import NoStreams, Streams
+from handoff.nodes.node.streams import NoStreams, Streams, Withdrawn
 from handoff.nodes.node.telling import retold
 from handoff.nodes.node.treecalls import TreeCalls
 from handoff.wire.node import calls
@@ -242,8 +243,8 @@ class Engine:
                 return ended.result()
             try:
                 answer = await self._do(key, call, streams)
-            except ConnectionError:
-                return self._cut(key, call, row)
+            except ConnectionError as error:
+                return self._cut(key, call, row, error)
             if tell is not None and isinstance(answer[1], ExecResult):
                 tell(answer[1])
             self._written(key, answer, row)
@@ -266,9 +267,18 @@ class Engine:
         except HandoffError as error:
             log.warning("the end of %s can't be audited: %s", key, error)
 
-    def _cut(self, key: str, call: Call, row: dict[str, Any]) -> tuple[bool, Result]:
-        """The link was lost before all bytes of a call had come."""
-        lost = Unreachable("the link was lost before all of it had come", remedy="send it again")
+    def _cut(
+        self, key: str, call: Call, row: dict[str, Any], error: ConnectionError
+    ) -> tuple[bool, Result]:
+        """The link was lost, or the call cancelled, before all its bytes had come."""
+        lost: HandoffError = Unreachable(
+            "the link was lost before all of it had come", remedy="send it again"
+        )
+        if isinstance(error, Withdrawn):
+            left = "nothing was written" if isinstance(call, calls.Write) else "the rest is missing"
+            lost = Cancelled(
+                f"cancelled before all of it had come; {left}", remedy="send it again if wanted"
+            )
         if isinstance(call, calls.Write):  # a file is written whole or not at all
             self.journal.drop(key)
             failed = CallFailed.of(lost, retry_safe=True)

@@ -23,7 +23,7 @@ from handoff.nodes.node.calls_journal import CallsJournal
 from handoff.nodes.node.files import PIECE, Entry, Files, Reading
 from handoff.nodes.node.looking import STEP, Look, info
 from handoff.nodes.node.policy import Policy
-from handoff.nodes.node.streams import Streams
+from handoff.nodes.node.streams import Streams, Withdrawn
 from handoff.nodes.node.writing import Order, Writing, forget
 from handoff.wire.node.calls import (
     INLINE_LIMIT,
@@ -142,6 +142,11 @@ class FileCalls:
         try:
             while data := await streams.receive():
                 await aside(writing.feed, data, *streams.more())
+        except Withdrawn as error:
+            self._journal.uploaded(name)  # nobody goes on with it
+            if writing.abort():
+                raise
+            raise ConnectionError("bytes of it stand at the file's end") from error
         except ConnectionError:
             if call.transfer and call.mode != "append":
                 writing.pause()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from handoff.nodes.node.engine import Engine, Who
+from handoff.nodes.node.streams import Withdrawn
 from handoff.wire.node.calls import Call, Result
 from handoff.wire.node.events import (
     CallAsked,
@@ -70,7 +71,7 @@ class _Lines:
         """See :class:`handoff.nodes.node.streams.Streams`."""
         while True:
             if self._cut:
-                raise ConnectionError("the call was cancelled before its input was whole")
+                raise Withdrawn("the call was cancelled before its input was whole")
             while self._came:
                 if data := self._next():
                     self._serving.poke()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["NoStreams", "Streams"]
+__all__ = ["NoStreams", "Streams", "Withdrawn"]
+
+
+class Withdrawn(ConnectionError):
+    """Whoever asked has ended the call before its input was whole."""
 
 
 class Streams(Protocol):
@@ -24,7 +28,8 @@ class Streams(Protocol):
         """The next bytes of the stream that the call takes; empty at its end.
 
         Raises:
-            ConnectionError: the link is gone before the end came.
+            Withdrawn: the call was cancelled before the end came.
+            ConnectionError: the link is gone before it.
         """
         ...
 

@@ -162,19 +162,24 @@ class Writing:
             self.abort()
             raise
 
-    def abort(self) -> None:
-        """Leave the old content, and nothing of ours."""
+    def abort(self) -> bool:
+        """Leave the old content, and nothing of ours. False: bytes of ours may stand at its
+        end, because somebody else's stand behind them."""
         if self._file < 0:
-            return
+            return True
+        clean = True
         if self._order.mode == "append":
+            clean = not self.have
             # only what we wrote: somebody else's bytes may stand behind ours
             with contextlib.suppress(OSError):
                 if os.fstat(self._file).st_size == self._start + self.have:
                     os.ftruncate(self._file, self._start)
+                    clean = True
         else:
             with contextlib.suppress(OSError), paths.leaf(self._place.real) as (fd, _):
                 os.unlink(self._part, dir_fd=fd)
         self.pause()
+        return clean
 
     def pause(self) -> None:
         """Let go of it, to be taken up by the same call later. An append has no later."""
