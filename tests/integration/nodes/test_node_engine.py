@@ -22,6 +22,7 @@ from handoff.errors import StorageFull
 from handoff.nodes import audit
 from handoff.nodes.node import execs, retention
 from handoff.nodes.node.engine import Engine, Settings, Who
+from handoff.nodes.node.streams import Withdrawn
 from handoff.redaction import Redactor
 from handoff.wire.node import calls
 from handoff.wire.node.calls import CallFailed, Exec, ExecResult, Write
@@ -284,6 +285,35 @@ async def test_an_upload_that_is_cut_goes_on(tmp_path: pathlib.Path) -> None:
         assert made.size == len(data)
         assert pathlib.Path(path).read_bytes() == data
         assert os.listdir(tmp_path / "files") == ["f"]
+
+
+@pytest.mark.parametrize("end", [ConnectionError, Withdrawn])
+@pytest.mark.parametrize("others", [b"", b"theirs"])
+async def test_an_append_that_is_cut_leaves_nothing_or_says_so(
+    tmp_path: pathlib.Path, end: type[ConnectionError], others: bytes
+) -> None:
+    path = tmp_path / "files" / "f"
+
+    class Cut(Collect):
+        async def receive(self) -> bytes:
+            if self._given:
+                return await super().receive()
+            assert path.read_bytes() == b"old" + b"half"
+            with open(path, "ab") as file:
+                file.write(others)
+            raise end
+
+        def more(self) -> list[bytes]:
+            return []
+
+    call = Write(str(path), mode="append", stream=True, size=100)
+    async with engine(tmp_path) as one:
+        path.write_bytes(b"old")
+        cut = await refused(one, "key-0001", call, Cut(b"half"))
+        assert cut.retry_safe is not bool(others)
+        assert (cut.code == "outcome_unknown") is bool(others)
+        assert path.read_bytes() == (b"oldhalftheirs" if others else b"old")
+        assert one.known("key-0001").state == ("unknown_outcome" if others else "never_seen")
 
 
 async def test_trees_through_the_engine(tmp_path: pathlib.Path) -> None:

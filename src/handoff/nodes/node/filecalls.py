@@ -17,6 +17,7 @@ from handoff.errors import (
     FileMissing,
     FileTooLarge,
     HandoffError,
+    OutcomeUnknown,
 )
 from handoff.nodes.node import paths
 from handoff.nodes.node.calls_journal import CallsJournal
@@ -142,16 +143,14 @@ class FileCalls:
         try:
             while data := await streams.receive():
                 await aside(writing.feed, data, *streams.more())
-        except Withdrawn as error:
-            self._journal.uploaded(name)  # nobody goes on with it
-            if writing.abort():
-                raise
-            raise ConnectionError("bytes of it stand at the file's end") from error
-        except ConnectionError:
-            if call.transfer and call.mode != "append":
+        except ConnectionError as error:
+            if isinstance(error, Withdrawn):
+                self._journal.uploaded(name)  # nobody goes on with it
+            elif call.transfer and call.mode != "append":
                 writing.pause()
-            else:
-                writing.abort()
+                raise
+            if not writing.abort():
+                raise _half(call.path) from error
             raise
         except BaseException:
             writing.abort()
@@ -336,6 +335,14 @@ def _pieces(file: Reading) -> Iterator[bytes]:
     while data := file.piece(at, PIECE):
         yield data
         at += len(data)
+
+
+def _half(path: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"not all of it had come: a part stands in {path}, with others' bytes behind it",
+        remedy="look at the file before you append again",
+        path=path,
+    )
 
 
 def _changed(path: str, entry: Entry) -> FileChanged:
