@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from handoff.errors import ConfigError, PathNotAllowed
+from handoff.errors import ConfigError, PathNotAllowed, PolicyDenied
 from handoff.nodes.node.commands import find_program, fixed_path, plain
 from handoff.nodes.node.globs import compile_pattern
 from handoff.nodes.node.policy import DENIED, LIMIT, Policy, load, parse
+from handoff.nodes.node.treecalls import _Reads, _Writes
 
 HOME = "/home/user"
 
@@ -344,6 +345,26 @@ def test_a_policy_that_is_too_large_is_none(tmp_path: pathlib.Path) -> None:
     path.write_bytes(b"#" * (LIMIT + 1))
     with pytest.raises(ConfigError, match="larger than"):
         load(str(path), HOME)
+
+
+def test_a_tree_is_ruled_on_by_the_policy_of_the_moment() -> None:
+    allows = policy('read = ["/srv"]\nwrite = ["/srv"]')
+    for ruling in (_Reads, _Writes):
+        now = [allows]
+        may = ruling(lambda now=now: now[0])
+        may("/srv/t/a")
+        with pytest.raises(PathNotAllowed):
+            may("/etc/a")
+        now[0] = policy('deny = ["/srv/t"]\nread = ["/srv"]\nwrite = ["/srv"]')
+        with pytest.raises(PathNotAllowed):
+            may("/srv/t/b")
+        now[0] = Policy(enabled=False)
+        with pytest.raises(PolicyDenied):
+            may("/srv/t/c")
+        now[0] = allows
+        may("/srv/t/d")
+    with pytest.raises(PathNotAllowed):
+        _Writes(lambda: policy('read_only = true\nwrite = ["/srv"]'))("/srv/t/a")
 
 
 _NAMES = st.sampled_from(["a", "A", "b", "ab", "link", ".env", "x"])

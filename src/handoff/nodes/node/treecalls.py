@@ -19,7 +19,7 @@ __all__ = ["TreeCalls"]
 
 #: names that an answer lists as left out; the stream has all of them
 SKIPPED = 1000
-#: names of a folder that are ruled on at once, before the policy is looked at again
+#: names of a folder for which it is found out once where the policy's folders lead
 RULED = 64
 
 
@@ -65,23 +65,24 @@ class TreeCalls:
 
 
 class _Reads:
-    """Raises for what may not be read. What the policy says of a folder's names is worked out
-    for :data:`RULED` of them at once, and again if it is no."""
+    """Raises for what may not be read. Where a policy's folders lead is found out for
+    :data:`RULED` names of a folder at once; the policy itself is looked at for each."""
 
     def __init__(self, policy: Callable[[], Policy]) -> None:
         self._policy = policy
-        self._folder = ""
+        self._ruled: tuple[Policy, str] | None = None
         self._left = 0
         self._names: Callable[[str], bool] = _no
 
     def __call__(self, real: str) -> None:
         folder, name = os.path.split(real)
-        if folder != self._folder or not self._left:
-            self._folder, self._left = folder, RULED
-            self._names = self._in(self._policy(), folder)
+        policy = self._policy()
+        if self._ruled is None or self._ruled != (policy, folder) or not self._left:
+            self._ruled, self._left = (policy, folder), RULED
+            self._names = self._in(policy, folder)
         self._left -= 1
         if not self._names(name):
-            self._require(self._policy(), real)
+            self._require(policy, real)
 
     def _in(self, policy: Policy, folder: str) -> Callable[[str], bool]:
         return policy.readable_in(folder)
