@@ -68,7 +68,12 @@ async def house(root: pathlib.Path, number: int = 0, **options: Any) -> AsyncIte
 
 @contextlib.asynccontextmanager
 async def node(
-    made: House, name: str = "n1", *, address: str = "", stop: bool = True
+    made: House,
+    name: str = "n1",
+    *,
+    address: str = "",
+    stop: bool = True,
+    take_over: bool = False,
 ) -> AsyncIterator[Dialler]:
     root = made.root / name
     for one in ("node", "home", "files"):
@@ -100,7 +105,7 @@ async def node(
     engine = Engine(settings, log, CLOCK, {"PATH": os.environ["PATH"]})
     await engine.open()
     made.engines.append(engine)
-    dialler = Dialler(config, engine, CLOCK, key, "0")
+    dialler = Dialler(config, engine, CLOCK, key, "0", take_over=take_over)
     running = asyncio.create_task(dialler.run())
     try:
         yield dialler
@@ -138,6 +143,8 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self.open = True
         self.carried = 0
+        self._goes = asyncio.Event()
+        self._goes.set()
 
     async def start(self) -> str:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -155,6 +162,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 self.carried += len(data)
+                await self._goes.wait()
                 writer.write(data)
                 await writer.drain()
         writer.close()
@@ -164,8 +172,13 @@ class Proxy:
             writer.transport.abort()
         self._writers.clear()
 
+    def stall(self) -> None:
+        """Carry nothing more, and end nothing."""
+        self._goes.clear()
+
     async def stop(self) -> None:
         self.cut()
+        self._goes.set()
         self._server.close()
 
 

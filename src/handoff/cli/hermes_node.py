@@ -202,7 +202,7 @@ def _serve(args: Namespace) -> int:
     def shown(line: str) -> None:
         print(safe_line(line), file=sys.stderr, flush=True)
 
-    return asyncio.run(run(config_path(args), __version__, shown))
+    return asyncio.run(run(config_path(args), __version__, shown, take_over=args.take_over))
 
 
 def _status(args: Namespace) -> int:

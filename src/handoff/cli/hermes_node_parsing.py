@@ -113,6 +113,11 @@ def parser() -> argparse.ArgumentParser:
     pair.add_argument(
         "--allow", action="append", default=[], metavar="PATH", help="readable and writable here"
     )
+    made["run"].add_argument(
+        "--take-over",
+        action="store_true",
+        help="take the place of another machine, or copy, that is connected under this name",
+    )
     made["stop"].add_argument("--keep", action="store_true", help="leave its commands running")
     for name in ("approve", "deny"):
         made[name].add_argument("ask", help="what `hermes-node asks` shows")

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import shutil
 import time
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from tests.support.linkhouse import CLOCK, House, ask, house, linked, node, prox
 from handoff.errors import PairingRefused, RequestConflict, StorageFull
 from handoff.link.keys import new_key
 from handoff.nodes import audit
-from handoff.nodes.brain import session
+from handoff.nodes.brain import admission, session
 from handoff.nodes.brain.session import Session
 from handoff.nodes.node.dialler import pair
 from handoff.nodes.node.serving import Serving
@@ -172,8 +173,6 @@ async def test_a_revoked_node_is_gone_at_once_and_stays_away(tmp_path: pathlib.P
 async def test_two_installations_of_one_name(tmp_path: pathlib.Path) -> None:
     async with house(tmp_path) as made, node(made):
         await linked(made)
-        import shutil
-
         (tmp_path / "other" / "n1" / "node").mkdir(parents=True)
         for name in ("key.pem",):
             shutil.copy(tmp_path / "n1" / "node" / name, tmp_path / "other" / "n1" / "node" / name)
@@ -182,6 +181,67 @@ async def test_two_installations_of_one_name(tmp_path: pathlib.Path) -> None:
             await until(lambda: second.status.state == "refused")
             assert second.status.last_error.startswith("name_in_use")
             assert (await ask(made, Exec(command="true"), "key-0001")).exit_code == 0
+
+
+def copied(made: House, name: str) -> House:
+    """A house within the first one, in which node n1 is a copy of the first one's."""
+    root = made.root / name
+    shutil.copytree(
+        made.root / "n1" / "node",
+        root / "n1" / "node",
+        ignore=shutil.ignore_patterns("calls"),  # holds a socket
+    )
+    return House(root, made.brain, made.port, made.key, made.address)
+
+
+async def test_a_copy_of_a_node_is_refused_as_long_as_the_other_runs(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house(tmp_path) as made:
+        async with node(made) as first:
+            await linked(made)
+            here = made.brain.sessions["n1"]
+            async with node(copied(made, "copy")) as copy:
+                await until(lambda: copy.status.state == "refused")
+                assert "a copy of it runs" in copy.status.last_error
+                assert made.brain.sessions["n1"] is here
+                assert first.status.state == "connected"
+        await until(lambda: not made.brain.sessions)
+        # and one that was only started anew comes in, also where the old link says nothing
+        async with proxied(made) as proxy:
+            monkeypatch.setattr(admission, "ALIVE_S", 0.2)
+            before = made.brain.sessions["n1"]
+            proxy.stall()
+            async with node(copied(made, "again")) as again:
+                await until(lambda: again.status.state == "connected")
+                assert made.brain.sessions["n1"] is not before
+
+
+async def test_a_copy_takes_over_when_it_is_told_to(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made, node(made) as first:
+        await linked(made)
+        async with node(copied(made, "copy"), take_over=True) as copy:
+            await until(lambda: first.status.state == "refused")
+            assert copy.status.state == "connected"
+            assert (await ask(made, Exec(command="true"), "key-0001")).exit_code == 0
+
+
+async def test_what_a_copy_never_saw_is_not_run_by_it(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made:
+        call = Exec(command=f"echo x >>{tmp_path}/ran; exec sleep 600")
+        async with node(made):
+            await linked(made)
+            asked = asyncio.create_task(made.brain.call("n1", call, key="key-0001", return_s=20))
+            await until((tmp_path / "ran").exists)
+            other = copied(made, "copy")
+            os.unlink(tmp_path / "copy" / "n1" / "node" / "calls.sqlite3")
+        await until(lambda: not made.brain.sessions)
+        async with node(other):
+            ok, failed = await asked
+            assert not ok
+            assert isinstance(failed, CallFailed)
+            assert failed.code == "outcome_unknown"
+            assert (tmp_path / "ran").read_text() == "x\n"
 
 
 async def test_a_cut_link_loses_nothing_and_runs_nothing_twice(tmp_path: pathlib.Path) -> None:

@@ -15,7 +15,7 @@ _hermes_node() {
   case "$verb" in
     "") flags="--config --json --help --version"; first="pair run status stop validate doctor policy asks approve deny lock unlock logs service completion" ;;
     pair) flags="--help --config --json --name --server --token-file --pin --plugin --allow"; first="" ;;
-    run) flags="--help --config --json"; first="" ;;
+    run) flags="--help --config --json --take-over"; first="" ;;
     status) flags="--help --config --json"; first="" ;;
     stop) flags="--help --config --json --keep"; first="" ;;
     validate) flags="--help --config --json"; first="" ;;

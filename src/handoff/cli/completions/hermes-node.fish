@@ -14,6 +14,7 @@ complete -c hermes-node -n 'not __fish_seen_subcommand_from pair run status stop
 complete -c hermes-node -n '__fish_seen_subcommand_from run' -l help -d 'show this help message and exit'
 complete -c hermes-node -n '__fish_seen_subcommand_from run' -l config -r -F -d ''
 complete -c hermes-node -n '__fish_seen_subcommand_from run' -l json -d ''
+complete -c hermes-node -n '__fish_seen_subcommand_from run' -l take-over -d 'take the place of another machine, or copy, that is connected under this name'
 complete -c hermes-node -n 'not __fish_seen_subcommand_from pair run status stop validate doctor policy asks approve deny lock unlock logs service completion' -a status -d 'the link as it is now'
 complete -c hermes-node -n '__fish_seen_subcommand_from status' -l help -d 'show this help message and exit'
 complete -c hermes-node -n '__fish_seen_subcommand_from status' -l config -r -F -d ''

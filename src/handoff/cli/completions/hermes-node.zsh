@@ -27,7 +27,7 @@ _hermes_node() {
   (( CURRENT-- ))
   case $verb in
     pair) _arguments '*--help[show this help message and exit]' '*--config[]:value:_files' '*--json[]' '*--name[this nodes name, where the code has none]:value:_files' '*--server[older brains\: their address]:value:_files' '*--token-file[older brains\: file with the token]:value:_files' '*--pin[older brains\: certificates SHA-256]:value:_files' '*--plugin[older brains\: it is hermes-node-plugin up to v0.1.2]' '*--allow[readable and writable here]:value:_files' ;;
-    run) _arguments '*--help[show this help message and exit]' '*--config[]:value:_files' '*--json[]' ;;
+    run) _arguments '*--help[show this help message and exit]' '*--config[]:value:_files' '*--json[]' '*--take-over[take the place of another machine, or copy, that is connected under this name]' ;;
     status) _arguments '*--help[show this help message and exit]' '*--config[]:value:_files' '*--json[]' ;;
     stop) _arguments '*--help[show this help message and exit]' '*--config[]:value:_files' '*--json[]' '*--keep[leave its commands running]' ;;
     validate) _arguments '*--help[show this help message and exit]' '*--config[]:value:_files' '*--json[]' ;;

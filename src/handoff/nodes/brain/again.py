@@ -22,7 +22,6 @@ __all__ = [
     "as_sent",
     "conflict",
     "from_journal",
-    "installation",
     "late_after",
     "never_known",
     "not_back",
@@ -34,11 +33,6 @@ __all__ = [
 LATE_S = 10.0
 #: fields of calls that the journal does not keep
 CONTENT = frozenset({"data", "stdin_data", "old", "new"})
-
-
-def installation(instance: str) -> str:
-    """Which installation an instance is of, whatever its boot."""
-    return instance.partition(".")[0]
 
 
 def conflict(key: str) -> HandoffError:

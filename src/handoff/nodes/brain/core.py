@@ -21,11 +21,11 @@ from handoff.errors import (
 from handoff.link.keys import MachineKey
 from handoff.link.tokens import NodeStore
 from handoff.nodes.audit import Audit
+from handoff.nodes.brain.admission import Admission
 from handoff.nodes.brain.again import (
     as_sent,
     conflict,
     from_journal,
-    installation,
     never_known,
     offline,
     revoked,
@@ -67,9 +67,11 @@ class Brain:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _refusals: Refusals | None = None
     _notes: Notes = field(init=False)
+    _admission: Admission = field(init=False)
 
     def __post_init__(self) -> None:
         self._notes = Notes(self.journal, self.audit, self.asking)
+        self._admission = Admission(self)
 
     # -- links ------------------------------------------------------------------------------
 
@@ -79,7 +81,7 @@ class Brain:
             case Identify():
                 session.link.identify(self._credential(session, event.hello.node_name))
             case AdmitEvent():
-                self._admit(session, event.hello.node_name, event.hello.instance)
+                self._admission.admit(session)
             case Opened():
                 self._opened(session)
             case Ended():
@@ -110,21 +112,16 @@ class Brain:
         del session
         return self.store.credential(name)
 
-    def _admit(self, session: Session, name: str, instance: str) -> None:
-        old = self.sessions.get(name)
-        if old is not None:
-            mine, theirs = installation(instance), installation(old.instance)
-            hello = session.link.hello
-            takes = hello is not None and hello.took_over
-            if mine and theirs and mine != theirs and not takes:
-                self.audit.row("link", node=name, remote=session.remote, status="name_in_use")
-                session.link.refuse("name_in_use", f"connected from {old.remote}")
-                return
-            old.close("replaced", f"connected anew from {session.remote}")
-            self._drop(old)
-        session.name = name
-        session.instance = instance
-        session.link.admit()
+    async def facts(self, session: Session, seconds: float) -> Result | None:
+        """A node's answer to what machine it is, whatever that is; None if none came."""
+        asked = Asking("", session.name, GetFacts(), "")
+        try:
+            session.send(asked)
+            _, answer = await asyncio.wait_for(self._wait(asked, seconds), seconds)
+        except (HandoffError, TimeoutError):
+            return None
+        lost = isinstance(answer, CallFailed) and answer.code == Unreachable.code
+        return None if lost else answer
 
     def _opened(self, session: Session) -> None:
         name = session.name
@@ -133,27 +130,25 @@ class Brain:
         self.audit.row("link", node=name, remote=session.remote, status="open", session=session.id)
         if (back := self._back.pop(name, None)) is not None:
             back.set()
-        self._spawn(self._greet(session))
+        self.spawn(self._greet(session))
 
     async def _greet(self, session: Session) -> None:
         """Settle what was under way, then learn what machine it is."""
         for sent in self.journal.open_calls(session.name):
             asking = self.asking.get(sent.key)
             if asking is None or asking.session is not session:  # else it was sent just now
-                self._spawn(self._settle(session, sent, asking))
+                self.spawn(self._settle(session, sent, asking))
         facts: Mapping[str, Any] | None = None
         if session.calls2:
-            with contextlib.suppress(HandoffError, TimeoutError):
-                asked = Asking("", session.name, GetFacts(), "")
-                session.send(asked)
-                _, answer = await asyncio.wait_for(self._wait(asked, 30), 30)
-                facts = calls.to_json(answer) if not isinstance(answer, CallFailed) else None
+            answer = await self.facts(session, 30)
+            if answer is not None and not isinstance(answer, CallFailed):
+                facts = calls.to_json(answer)
         with contextlib.suppress(HandoffError):
             self.store.seen(session.name, facts)
 
     def _ended(self, session: Session, event: Ended) -> None:
         reason = event.close.reason
-        self._drop(session)  # whatever becomes of the audit
+        self.drop(session)  # whatever becomes of the audit
         if session.name and session.connected_ms:
             with contextlib.suppress(HandoffError):
                 self.store.seen(session.name)
@@ -174,7 +169,7 @@ class Brain:
             self._refusals = Refusals(self.audit, self.clock)
         self._refusals.row(event, status="refused", **fields)
 
-    def _drop(self, session: Session) -> None:
+    def drop(self, session: Session) -> None:
         """The session counts no more; what was under way on it waits for the node."""
         if self.sessions.get(session.name) is session:
             del self.sessions[session.name]
@@ -263,7 +258,7 @@ class Brain:
         ):
             raise conflict(key)
         asking = Asking(key, target, call, by, pieces, feed)
-        found = self._notes.begin(asking, session.instance, self.clock.now_ms())
+        found = self._notes.begin(asking, session.instance.notes, self.clock.now_ms())
         if found is not None:
             return self._known(found, call)
         if key:
@@ -298,7 +293,7 @@ class Brain:
         session = self.sessions.get(name)
         if session is not None:
             session.close("revoked")
-            self._drop(session)
+            self.drop(session)
         for asking in [one for one in self.asking.values() if one.node == name]:
             self._settled(asking, False, CallFailed.of(revoked(asking)))
         self.audit.row("revoke", node=name, status="ok" if changed else "again")
@@ -315,7 +310,7 @@ class Brain:
         session = self.sessions.get(name)
         if session is not None:
             session.close("replaced", f"it is called {to} now")
-            self._drop(session)
+            self.drop(session)
         for asking in self.asking.values():
             asking.node = to if asking.node == name else asking.node
         self.audit.row("rename", node=name, target=to, status="ok")
@@ -352,7 +347,7 @@ class Brain:
         self.asking[key] = asking
         session = self.sessions.get(target)
         if session is not None:
-            self._spawn(self._settle(session, found, asking))
+            self.spawn(self._settle(session, found, asking))
         else:
             asking.lost()
         return await self._wait(asking, return_s)
@@ -389,7 +384,7 @@ class Brain:
         state = await session.ask(asking)
         if state in {"running", "done"}:
             return  # its streams and result come by themselves
-        if state == "unknown_outcome" or sent.instance != session.instance:
+        if state == "unknown_outcome" or sent.instance != session.instance.notes:
             self._settled(asking, False, CallFailed.of(never_known(asking)))
         elif state == "never_seen":
             self._again(session, asking)
@@ -424,7 +419,8 @@ class Brain:
             await asyncio.wait_for(back.wait(), wait_s)
         return self.sessions.get(target)
 
-    def _spawn(self, work: Any) -> None:
+    def spawn(self, work: Any) -> None:
+        """Keep something going until the brain closes."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

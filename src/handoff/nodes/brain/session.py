@@ -10,6 +10,7 @@ from handoff.errors import HandoffError, UnsupportedByPeer
 from handoff.nodes import compat
 from handoff.nodes.brain import shown
 from handoff.nodes.brain.asking import Asking
+from handoff.nodes.brain.twins import Instance
 from handoff.wire.node.brain import BrainLink
 from handoff.wire.node.calls import Call, CallFailed, Exec, Result
 from handoff.wire.node.events import (
@@ -46,7 +47,7 @@ class Session:
         self.link = link
         self.remote = remote
         self.name = ""
-        self.instance = ""
+        self.instance = Instance("")
         self.connected_ms = 0
         self._poke = poke
         self._ended = ended
@@ -113,6 +114,16 @@ class Session:
                 self.link.cancel(number, "asked")
         self._poke()
         return done
+
+    def admit(self) -> None:
+        """Let the node in."""
+        self.link.admit()
+        self._poke()
+
+    def refuse(self, reason: str, detail: str = "") -> None:
+        """Turn it away."""
+        self.link.refuse(reason, detail)
+        self._poke()
 
     def close(self, reason: str, detail: str = "", *, retry_ms: int = 0) -> None:
         """End the link."""

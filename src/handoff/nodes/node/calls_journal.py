@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 from handoff.errors import RequestConflict
 from handoff.nodes.callfile import KEPT_MS, CallFile
 
-__all__ = ["CallsJournal", "Seen"]
+__all__ = ["CALLS", "CallsJournal", "Seen"]
+
+#: in a node's folder
+CALLS = "calls.sqlite3"
 
 _SCHEMA = """
 CREATE TABLE calls (

@@ -29,6 +29,7 @@ from handoff.link.files import write_private
 from handoff.link.keys import MachineKey, fingerprint
 from handoff.link.pairing import PairingCode, check_answer, pair_message
 from handoff.link.tls import Pin, client_context
+from handoff.nodes.node.calls_journal import CALLS
 from handoff.nodes.node.config import Config
 from handoff.nodes.node.engine import Engine
 from handoff.nodes.node.serving import Serving
@@ -82,7 +83,8 @@ class Status:
 class Dialler:
     """Keeps a node linked to its brain.
 
-    on_status: told whenever the status changes, after it was written to the file.
+    on_status: told whenever the status changes, after it was written to the file. take_over:
+    where another node of this name is connected, take its place instead of being refused.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Dialler:
         version: str,
         *,
         on_status: Callable[[Status], None] = lambda _: None,
+        take_over: bool = False,
     ) -> None:
         self._config = config
         self._engine = engine
@@ -101,6 +104,7 @@ class Dialler:
         self._key = key
         self._version = version
         self._on_status = on_status
+        self._take_over = take_over
         self._stop = asyncio.Event()
         self._calls: set[asyncio.Task[None]] = set()
         self._pump: Pump | None = None
@@ -225,6 +229,8 @@ class Dialler:
             arch=names.machine,
             instance=self._instance,
             policy=policy,
+            # once: afterwards it is the one that is connected
+            took_over=self._take_over and not self.status.connected_ms,
             plugin=config.plugin_compat,
             require=config.require,
         )
@@ -334,10 +340,15 @@ def _ahead(said: str, here_ms: int) -> int | None:
 
 
 def _instance(folder: str, clock: Clock) -> str:
-    """Which installation this is, and since which start of the machine: two with one name
-    are told apart by the first, and by the second what its disk may have lost."""
+    """Which installation this is; since which start of the machine, and in which file its
+    calls are noted, whose content a disk or a copy may have lost; and which process. See
+    :mod:`handoff.nodes.brain.twins`."""
     boot = hashlib.sha256(facts.boot_id().encode()).hexdigest()[:8]
-    return f"{_installation(folder, clock)}.{boot}"
+    file = ""
+    with contextlib.suppress(OSError):
+        found = os.stat(os.path.join(folder, CALLS))
+        file = hashlib.sha256(f"{found.st_dev}:{found.st_ino}".encode()).hexdigest()[:8]
+    return f"{_installation(folder, clock)}.{boot}.{file}.{os.urandom(4).hex()}"
 
 
 def _installation(folder: str, clock: Clock) -> str:
@@ -346,7 +357,7 @@ def _installation(folder: str, clock: Clock) -> str:
         with open(path, encoding="ascii") as file:
             found = file.read().strip()
         if found:
-            return found[:48]
+            return found[:36].replace(".", "-")
     made = clock.new_id()
     with contextlib.suppress(Exception):
         write_private(path, made.encode())

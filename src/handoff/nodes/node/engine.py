@@ -28,7 +28,7 @@ from handoff.nodes.audit import Audit
 from handoff.nodes.node import machine
 from handoff.nodes.node.asked import Known, Who, failed, not_here, whole
 from handoff.nodes.node.asked import row as asked_row
-from handoff.nodes.node.calls_journal import CallsJournal, Seen
+from handoff.nodes.node.calls_journal import CALLS, CallsJournal, Seen
 from handoff.nodes.node.execs import Execs, folder_name
 from handoff.nodes.node.execs import info as job_info
 from handoff.nodes.node.filecalls import FileCalls, aside
@@ -71,7 +71,7 @@ class Engine:
         self._clock = clock
         self._started_ms = clock.now_ms()
         self.policy = PolicyNow(settings.folder, settings.policy, settings.home, settings.allowed)
-        self.journal = CallsJournal(os.path.join(settings.folder, "calls.sqlite3"))
+        self.journal = CallsJournal(os.path.join(settings.folder, CALLS))
         self._keep: Keep | None = None
         self._keep_lock = asyncio.Lock()
         self._execs = Execs(self._keeper, self.policy, settings.home, environ)

@@ -32,8 +32,11 @@ LOCK = "node.json"
 CLEAN_S = 600.0
 
 
-async def run(path: str, version: str, say: Callable[[str], None]) -> int:
-    """Serve the configured brain. say: told a line whenever the link changes.
+async def run(
+    path: str, version: str, say: Callable[[str], None], *, take_over: bool = False
+) -> int:
+    """Serve the configured brain. say: told a line whenever the link changes. take_over: see
+    :class:`Dialler`.
 
     Returns the exit code: 0 after it was stopped, 3 after the brain refused it for good.
 
@@ -47,10 +50,10 @@ async def run(path: str, version: str, say: Callable[[str], None]) -> int:
     keep_freed()
     make_folder(config.folder)
     with owned(config.folder):
-        return await _serve(config, version, say)
+        return await _serve(config, version, say, take_over)
 
 
-async def _serve(config: Config, version: str, say: Callable[[str], None]) -> int:
+async def _serve(config: Config, version: str, say: Callable[[str], None], take_over: bool) -> int:
     clock = SystemClock()
     home = os.path.expanduser("~")
     key = None
@@ -81,7 +84,7 @@ async def _serve(config: Config, version: str, say: Callable[[str], None]) -> in
             shown = line
             say(line)
 
-    dialler = Dialler(config, engine, clock, key, version, on_status=changed)
+    dialler = Dialler(config, engine, clock, key, version, on_status=changed, take_over=take_over)
     # only who stops the node, or takes its right away, ends what runs on it
     ends = False
 

@@ -14,7 +14,7 @@ from handoff.errors import ConfigError, HandoffError, UnknownCall
 from handoff.ids import resolve
 from handoff.link.files import write_private
 from handoff.nodes.audit import Audit
-from handoff.nodes.node.calls_journal import CallsJournal
+from handoff.nodes.node.calls_journal import CALLS, CallsJournal
 from handoff.nodes.node.keeping import Keep
 from handoff.nodes.node.policy import LOCK
 from handoff.redaction import Redactor
@@ -132,7 +132,7 @@ async def _end_all(folder: str) -> int:
 
 
 def _journal(folder: str) -> CallsJournal:
-    path = os.path.join(folder, "calls.sqlite3")
+    path = os.path.join(folder, CALLS)
     if not os.path.exists(path):
         raise ConfigError(f"no node has run in {folder}", remedy="hermes-node run")
     return CallsJournal(path)

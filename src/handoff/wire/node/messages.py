@@ -59,8 +59,8 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class Hello(Message):
     """Node to brain, first. ``e2e`` and ``ecdh_pub`` since Go node v0.2.0. Ours: ``key``
-    (ed25519, base64url), ``instance`` (new for each start of a node, so that two daemons of
-    one name show), ``policy`` (digest of the policy file), ``took_over`` (this start was
+    (ed25519, base64url), ``instance`` (which installation, boot, file of calls and process, so
+    that two daemons of one name show), ``policy`` (digest of the policy file), ``took_over`` (this start was
     told to take over the name)."""
 
     protocol_version: str = text(SHORT)
