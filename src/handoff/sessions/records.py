@@ -19,6 +19,8 @@ Rule 5: looking creates nothing.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +52,9 @@ _KEPT = ("ref", "created_at", "state_sha256", "document_sha256", "evidence_sha25
 @dataclass(frozen=True)
 class Draft:
     """What a record shall be made of. ``state``: JSON value of version 2 or 1. ``evidence``:
-    what :func:`handoff.sessions.evidence.gather` froze. ``origin``: ``create`` or ``sweep``."""
+    what :func:`handoff.sessions.evidence.gather` froze. ``origin``: ``create`` or ``sweep``.
+    ``asked``: the digest of the request as it came (:meth:`Records.asked`), "" if that is the
+    state itself."""
 
     state: Any
     request_id: str
@@ -61,6 +65,7 @@ class Draft:
     name: str = ""
     parent_ref: str = ""
     origin: str = "create"
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,10 +136,11 @@ class Records(RecordsView):
     def _create(
         self, draft: Draft, checked: states.Checked, guarded: Guarded, evidence: dict[str, Any]
     ) -> Created:
-        earlier = self._earlier(draft)
+        earlier, asked = self._earlier(draft)
         if earlier is not None:
-            self._same_intent(draft, checked.state, earlier)
-            self._remember(draft, earlier)
+            if not _asks(draft, earlier, asked):
+                self._same_intent(draft, checked.state, earlier)
+                self._remember(draft, earlier)
             return self._answer((earlier, None), checked, guarded, idempotent=True)
         project_id = projects.ensure(self.root, draft.binding, self.clock)
         made, parts = self._build(draft, checked.state, evidence, guarded, project_id)
@@ -142,11 +148,13 @@ class Records(RecordsView):
         deduplicated = projects.has(self.root, ref)
         if deduplicated:
             made = self._load(ref)[0]
-        else:
-            self._publish(ref, made, parts)
-        self._reach("records.published")
-        self._remember(draft, made)
+        # What was asked is known before there is a record of it: the retry of a create that
+        # was cut off behind it compares the request, and not what the world makes of it then.
+        self._remember(draft, made, replace=True)
         self._reach("records.requested")
+        if not deduplicated:
+            self._publish(draft, ref, made, parts)
+        self._reach("records.published")
         return self._answer((made, parts), checked, guarded, deduplicated=deduplicated)
 
     def _build(
@@ -177,9 +185,16 @@ class Records(RecordsView):
         )
         return made, parts
 
-    def _publish(self, ref: Ref, made: Mapping[str, Any], parts: Parts) -> None:
+    def _publish(
+        self, draft: Draft | None, ref: Ref, made: Mapping[str, Any], parts: Parts
+    ) -> None:
         before = projects.stamp(self.root, ref.project_id)
-        projects.publish(self.root, ref, canonical.dumps(dict(made)), parts, self._reach)
+        try:
+            projects.publish(self.root, ref, canonical.dumps(dict(made)), parts, self._reach)
+        except StorageError:
+            if draft is not None and not projects.has(self.root, ref):
+                self._forget(draft)
+            raise
         entry = entry_of(ref, made, parts)
         self._catalogue.add(entry, projects.stamp(self.root, ref.project_id), before)
 
@@ -212,14 +227,33 @@ class Records(RecordsView):
         scope = [draft.source.profile_id, draft.source.session_id, draft.request_id]
         return canonical.digest("handoff-request/1", canonical.dumps(scope)) + ".json"
 
-    def _earlier(self, draft: Draft) -> dict[str, Any] | None:
-        """The manifest of the record that this request made, if it did."""
+    def asked(self, state: Mapping[str, Any], parent_ref: str = "") -> str:
+        """The digest of a request: its state as it was given, checked, without its secrets."""
+        said = {"state": self.guard.state(dict(state)).value, "parent_ref": parent_ref}
+        return canonical.digest("handoff-asked/1", canonical.dumps(said))
+
+    def again(self, draft: Draft) -> Created | None:
+        """The answer to a request that was answered before: ``draft`` needs what it asked and
+        where, no more. None if it was not, or asked something else, which :meth:`create` tells.
+
+        Raises:
+            UnknownRecord: its record was removed.
+            StorageError: that can't be told.
+        """
+        earlier, asked = self._earlier(draft)
+        if earlier is None or not _asks(draft, earlier, asked):
+            return None
+        return Created(earlier["ref"], earlier, idempotent=True)
+
+    def _earlier(self, draft: Draft) -> tuple[dict[str, Any] | None, str]:
+        """The manifest of the record that this request made, if it did, and the digest of what
+        it asked ("" if that is not known)."""
         try:
             with private.folder(self.root, "requests") as fd:
                 data = private.read(fd, self._request_name(draft), _REQUEST_LIMIT, "requests")
         except FileNotFoundError:
             source = draft.source
-            return self.by_request(source.profile_id, source.session_id, draft.request_id)
+            return self.by_request(source.profile_id, source.session_id, draft.request_id), ""
         try:
             kept = canonical.loads(data)
             if not isinstance(kept, dict) or kept.get("request_id") != draft.request_id:
@@ -227,7 +261,9 @@ class Records(RecordsView):
             where = manifest.parse_ref(str(kept.get("ref")))
         except (StateInvalid, UsageError) as error:
             raise IntegrityFailed("the note of that request is damaged", remedy="") from error
-        return self._load(where)[0]
+        if not projects.has(self.root, where) and projects.tombstone(self.root, where) is None:
+            return None, ""  # it was cut off before its record was there
+        return self._load(where)[0], str(kept.get("asked", ""))
 
     def by_request(self, profile: str, session: str, request: str) -> dict[str, Any] | None:
         """The manifest of the record that a request of a source session made, as the index
@@ -235,11 +271,22 @@ class Records(RecordsView):
         with self._catalogue.current() as db:
             return catalogue.by_request(db, profile, session, request)
 
-    def _remember(self, draft: Draft, made: Mapping[str, Any]) -> None:
+    def _remember(self, draft: Draft, made: Mapping[str, Any], *, replace: bool = False) -> None:
         note = {"request_id": draft.request_id, "ref": made["ref"], "at": self.clock.now_ms()}
+        if draft.asked:
+            note["asked"] = draft.asked
         private.make(self.root, "requests")
         with private.folder(self.root, "requests") as fd:
-            private.put(fd, self._request_name(draft), canonical.dumps(note), "requests")
+            name = self._request_name(draft)
+            private.put(fd, name, canonical.dumps(note), "requests", replace=replace)
+
+    def _forget(self, draft: Draft) -> None:
+        """Take the note back of a request whose record could not be written."""
+        with (
+            contextlib.suppress(OSError, StorageError),
+            private.folder(self.root, "requests") as fd,
+        ):
+            os.unlink(self._request_name(draft), dir_fd=fd)
 
     def _same_intent(self, draft: Draft, state: dict[str, Any], earlier: Mapping[str, Any]) -> None:
         """Check that a retry means the same. What the tool collects (evidence, branch, time)
@@ -277,7 +324,7 @@ class Records(RecordsView):
             if projects.has(self.root, ref):
                 return False
             projects.adopt(self.root, ref.project_id)
-            self._publish(ref, made, parts)
+            self._publish(None, ref, made, parts)
         return True
 
     def bind(self, project_id: str, binding: Binding, *, replace: bool = False) -> str:
@@ -363,3 +410,9 @@ class Records(RecordsView):
         note = {key: made[key] for key in _KEPT if key in made}
         note |= {"at": self.clock.now_ms(), "why": why}
         projects.bury(self.root, ref, note, self._reach)
+
+
+def _asks(draft: Draft, earlier: Mapping[str, Any], asked: str) -> bool:
+    """Whether a request is the very one that was answered, whatever became true since."""
+    same_place = draft.binding.anchor_sha256 == earlier["workspace"]["anchor_sha256"]
+    return bool(asked) and asked == draft.asked and same_place

@@ -134,6 +134,14 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
         private.make(service.records.root)
     guard = service.records.guard
     binding = replace(binding, label=guard.text(binding.label), branch=guard.text(binding.branch))
+    asked = service.records.asked(checked.state, given.get("parent_ref", ""))
+    source = Source(service.profile.name, origin.session, "", origin.kind)
+    request = Draft(checked.state, given["request_id"], binding, source, asked=asked)
+    if not given.get("dry_run"):
+        # First of all: whatever has been said or done since is nothing to an answered request.
+        before = service.records.again(request)
+        if before is not None:
+            return _answered(service, before, given, checked)
     got, store = _gather(service, origin, binding, _paths(checked.state))
     opened, unread = _opened(service, origin.session)
     if opened and not given.get("allow_stale"):
@@ -147,17 +155,10 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
     if given.get("strict"):
         lint.require_strict(notes)
     made = service.records.create(
-        Draft(
-            state,
-            given["request_id"],
-            binding,
-            Source(
-                service.profile.name,
-                origin.session,
-                got.last_message,
-                origin.kind,
-                origin.version(),
-            ),
+        replace(
+            request,
+            state=state,
+            source=replace(source, last_message=got.last_message, host_version=origin.version()),
             evidence=got.frozen,
             writer=_writer(service, given, state, origin, caller),
             name=given.get("name", ""),
@@ -174,6 +175,19 @@ def create(service: Service, given: Mapping[str, Any], caller: Caller) -> dict[s
     ]
     changes = [*(note.to_json() for note in checked.changes), *placed, *lowered]
     return _made(made, given, warnings, changes, lost)
+
+
+def _answered(
+    service: Service, made: Created, given: Mapping[str, Any], checked: states.Checked
+) -> dict[str, Any]:
+    """The answer to a request that was answered before, from its record."""
+    from handoff.sessions.service_again import told
+
+    record = service.records.read(made.ref)
+    said = told(record, checked, service.records.guard)
+    unseen = _unchecked(record.state) if said.unseen else []
+    made = replace(made, redactions=said.redactions, redacted=said.redacted)
+    return _made(made, given, [*said.warnings, *unseen], said.changes, said.lost)
 
 
 def plain_names(service: Service, **names: str) -> None:
