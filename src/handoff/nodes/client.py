@@ -93,7 +93,7 @@ class BrainClient:
         waited for, if not the usual time.
 
         Raises:
-            Unreachable: no brain, and none can be started.
+            Unreachable: no brain, and none can be started; or it went away before it answered.
             TimedOut: it does not answer; the request may have been done.
             HandoffError: what the brain answered.
         """
@@ -107,6 +107,10 @@ class BrainClient:
                 raise TimedOut(
                     f"the brain has not answered within {limit:g} s",
                     remedy=f"if it goes on so, end its process, which {self.folder}/{INFO} names",
+                ) from error
+            except (OSError, EOFError) as error:
+                raise Unreachable(
+                    "the brain went away before it answered", remedy="look, and ask again"
                 ) from error
         return _checked(answer)
 
