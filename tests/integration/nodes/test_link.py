@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 from tests.support.linkhouse import CLOCK, House, ask, house, linked, node, proxied, until
+from websockets.asyncio.client import connect
 
-from handoff.errors import PairingRefused, RequestConflict, StorageFull
-from handoff.link.keys import new_key
+from handoff.errors import PairingRefused, RequestConflict, StorageFull, UnknownNode
+from handoff.link.ciphers import CIPHERS
+from handoff.link.keys import load_or_make_key, new_key
+from handoff.link.tls import Pin, client_context
 from handoff.nodes import audit
 from handoff.nodes.brain import admission, session
 from handoff.nodes.brain.session import Session
@@ -25,6 +28,8 @@ from handoff.nodes.node.serving import Serving
 from handoff.wire.node import calls
 from handoff.wire.node.calls import CallFailed, Exec, ExecResult
 from handoff.wire.node.events import StateAsked
+from handoff.wire.node.node import NodeLink
+from handoff.wire.node.options import NodeOptions
 
 
 async def test_pairs_links_and_runs(tmp_path: pathlib.Path) -> None:
@@ -168,6 +173,40 @@ async def test_a_revoked_node_is_gone_at_once_and_stays_away(tmp_path: pathlib.P
         ok, failed = await made.brain.call("n1", Exec(command="true"), key="key-0001")
         assert (ok, failed.code, failed.details["revoked"]) == (False, "node_offline", True)
         assert failed.remedy == "pair it anew: handoff nodes pair n1"
+
+
+@pytest.mark.parametrize("how", ["revoke", "remove", "rename", "replace"])
+async def test_a_node_that_proves_itself_too_late_is_not_let_in(
+    tmp_path: pathlib.Path, how: str
+) -> None:
+    """What it proves is what the brain knew when it greeted."""
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+        await until(lambda: not made.brain.sessions)
+        key = load_or_make_key(str(tmp_path / "n1" / "node" / "key.pem"))
+        options = NodeOptions("n1", key=key.private, brain_key=made.key.public)
+        link = NodeLink(options, CLOCK, CIPHERS, os.urandom)
+        context = client_context(Pin(key=made.key.public))
+        async with connect(f"{made.address}/ws/nodes", ssl=context, proxy=None) as socket:
+            await socket.send(link.next_frame() or "")
+            link.receive(await socket.recv())
+            proof = link.next_frame()
+            assert proof is not None
+            if how == "revoke":
+                made.brain.revoke("n1")
+            elif how == "rename":
+                made.brain.rename("n1", "n2")
+            elif how == "remove":
+                made.brain.store.remove("n1")
+            else:
+                code = made.brain.store.new_code(made.address, made.key.public, "n1", replace=True)
+                await pair(code, new_key(), CLOCK)
+            await socket.send(proof)
+            link.receive(await socket.recv())
+        assert not made.brain.sessions
+        assert link.closing is not None
+        assert link.closing.reason == ("revoked" if how == "revoke" else "not_now")
 
 
 async def test_two_installations_of_one_name(tmp_path: pathlib.Path) -> None:
@@ -534,6 +573,40 @@ async def test_who_waits_for_a_revoked_node_is_told_at_once(tmp_path: pathlib.Pa
         assert time.monotonic() - before < 5
         assert (ok, failed.code) == (False, "outcome_unknown")
         assert "revoked" in failed.error
+
+
+@pytest.mark.parametrize(("how", "code"), [("revoke", "node_offline"), ("rename", "unknown_node")])
+async def test_a_call_that_waits_for_a_node_is_told_when_none_can_come(
+    tmp_path: pathlib.Path, how: str, code: str
+) -> None:
+    call = Exec(command=f"echo x >>{tmp_path}/ran")
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+        await until(lambda: "n1" not in made.brain.sessions)
+        waits = [
+            asyncio.create_task(made.brain.call("n1", call, key=f"key-000{n}", wait_s=3600))
+            for n in range(3)
+        ]
+        await until(lambda: "n1" in made.brain._back)
+        if how == "revoke":
+            made.brain.revoke("n1")
+        else:
+            made.brain.rename("n1", "n2")
+        async with asyncio.timeout(10):
+            for one in waits:
+                try:
+                    ok, failed = await one
+                    told, details = failed.code, failed.details
+                except UnknownNode as error:
+                    ok, told, details = False, error.code, error.details
+                assert (ok, told) == (False, code)
+                assert details.get("revoked", True)
+        if how == "revoke":  # nor is it waited for by whoever asks then
+            async with asyncio.timeout(10):
+                ok, failed = await made.brain.call("n1", call, key="key-0009", wait_s=3600)
+            assert (ok, failed.code, failed.details["revoked"]) == (False, code, True)
+        assert not (tmp_path / "ran").exists()
 
 
 async def test_what_breaks_on_a_link_ends_that_link_only(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from handoff.errors import HandoffError
 from handoff.nodes.brain.twins import Instance
 
 if TYPE_CHECKING:
@@ -45,17 +46,26 @@ class Admission:
         answer = await self._brain.facts(old, ALIVE_S)
         if session.link.closing is not None:
             return
-        if answer is not None and self._brain.sessions.get(name) is old:
-            why = f"a copy of it runs, connected from {old.remote}"
-            self._refuse(session, name, why)
-        else:
-            self._let_in(session, name, instance)
+        try:
+            if answer is not None and self._brain.sessions.get(name) is old:
+                self._refuse(session, name, f"a copy of it runs, connected from {old.remote}")
+            else:
+                self._let_in(session, name, instance)
+        except HandoffError:
+            session.refuse("not_now", "the brain can't write its own data")
 
     def _refuse(self, session: Session, name: str, why: str) -> None:
         self._brain.audit.row("link", node=name, remote=session.remote, status="name_in_use")
         session.refuse("name_in_use", why)
 
     def _let_in(self, session: Session, name: str, instance: Instance) -> None:
+        known = self._brain.store.credential(name)
+        if known is None or known != session.credential:
+            # what it proved was right when it greeted; it can take its time with the proof
+            gone = known is not None and known.revoked
+            session.refuse("revoked" if gone else "not_now", "" if gone else "it was changed")
+            return
+        session.credential = None
         old = self._brain.sessions.get(name)
         if old is not None:
             old.close("replaced", f"connected anew from {session.remote}")

@@ -109,8 +109,8 @@ class Brain:
         return answer
 
     def _credential(self, session: Session, name: str) -> Credential | None:
-        del session
-        return self.store.credential(name)
+        session.credential = self.store.credential(name)
+        return session.credential
 
     async def facts(self, session: Session, seconds: float) -> Result | None:
         """A node's answer to what machine it is, whatever that is; None if none came."""
@@ -128,8 +128,7 @@ class Brain:
         session.connected_ms = self.clock.now_ms()
         self.sessions[name] = session
         self.audit.row("link", node=name, remote=session.remote, status="open", session=session.id)
-        if (back := self._back.pop(name, None)) is not None:
-            back.set()
+        self._woken(name)
         self.spawn(self._greet(session))
 
     async def _greet(self, session: Session) -> None:
@@ -296,6 +295,7 @@ class Brain:
             self.drop(session)
         for asking in [one for one in self.asking.values() if one.node == name]:
             self._settled(asking, False, CallFailed.of(revoked(asking)))
+        self._woken(name)
         self.audit.row("revoke", node=name, status="ok" if changed else "again")
         return changed
 
@@ -313,6 +313,7 @@ class Brain:
             self.drop(session)
         for asking in self.asking.values():
             asking.node = to if asking.node == name else asking.node
+        self._woken(name)
         self.audit.row("rename", node=name, target=to, status="ok")
 
     async def close(self) -> None:
@@ -410,14 +411,19 @@ class Brain:
             self._notes.end(asking, ok, answer, keep=keep)
             asking.finish(ok, answer)
 
-    async def _online(self, target: str, wait_s: float) -> Session | None:
-        session = self.sessions.get(target)
-        if session is not None or wait_s <= 0:
-            return session
-        back = self._back.setdefault(target, asyncio.Event())
+    async def _online(self, target: str, wait_s: float) -> None:
+        """Wait for a node that is away; not for one that is not let in. Raises UnknownNode."""
+        if wait_s <= 0:
+            return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(back.wait(), wait_s)
-        return self.sessions.get(target)
+            async with asyncio.timeout(wait_s):
+                while target not in self.sessions and not self.store.node(target).revoked:
+                    await self._back.setdefault(target, asyncio.Event()).wait()
+
+    def _woken(self, name: str) -> None:
+        """Whoever waits for that node looks again."""
+        if (back := self._back.pop(name, None)) is not None:
+            back.set()
 
     def spawn(self, work: Any) -> None:
         """Keep something going until the brain closes."""

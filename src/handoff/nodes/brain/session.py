@@ -16,6 +16,7 @@ from handoff.wire.node.calls import Call, CallFailed, Exec, Result
 from handoff.wire.node.events import (
     CallEnded,
     CallTold,
+    Credential,
     Drained,
     Event,
     StreamPiece,
@@ -35,7 +36,7 @@ ASK_S = 30.0
 
 class Session:
     """A link and what is under way on it. Attributes that are set by the brain: ``name``,
-    ``instance``, ``connected_ms``."""
+    ``instance``, ``connected_ms``, and, until the node is let in, ``credential``."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Session:
         self.name = ""
         self.instance = Instance("")
         self.connected_ms = 0
+        self.credential: Credential | None = None
         self._poke = poke
         self._ended = ended
         self._calls: dict[int, Asking] = {}
