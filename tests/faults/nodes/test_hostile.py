@@ -117,6 +117,30 @@ def test_rubbish_at_the_brains_socket(place: Place) -> None:
     assert place.asked("status")["connected"] == 1
 
 
+def test_a_client_that_does_not_read_is_not_asked_for_more(place: Place) -> None:
+    path = str(place.root / "brain" / "brain.sock")
+    asks = framing.json_frame({"op": "nodes"})
+    sent, block = 0, asks * 500
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(3)
+        sock.connect(path)
+        with pytest.raises(TimeoutError):
+            while sent < 100_000 * len(asks):
+                sent += sock.send(block[sent % len(block) :])
+        place.nodes("exec", "n1", "--", "true")
+        sock.settimeout(30)
+        rest = len(asks) - sent % len(asks)
+        came, answers = b"", 0
+        while answers < sent // len(asks):  # it reads again: each one is answered
+            came += sock.recv(1 << 20)
+            while len(came) >= 5 and len(came) >= (size := 5 + int.from_bytes(came[1:5], "big")):
+                assert json.loads(came[5:size])["count"] == 1
+                came, answers = came[size:], answers + 1
+        assert not came
+        sock.sendall(asks[-rest:])
+        assert sock.recv(1 << 20)
+
+
 def test_rubbish_at_the_port_that_nodes_dial(place: Place) -> None:
     chance = random.Random("brain's port")
     port = place.asked("status")["port"]
@@ -164,6 +188,40 @@ def test_rubbish_at_the_port_that_nodes_dial(place: Place) -> None:
                 one.send(rubbish(chance, [hello]))
                 one.recv(timeout=0.2)
     assert place.asked("status")["connected"] == 1
+
+
+def memory(pid: int) -> int:
+    """KiB in memory."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(one.split()[1]) for one in lines if one.startswith("VmRSS"))
+
+
+def test_a_node_that_floods_and_reads_nothing_takes_no_memory(place: Place) -> None:
+    status = place.asked("status")
+    token = place.asked("pair", "bad", "--token")["token"]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    hello = {"type": "hello", "protocol_version": "0.1.0", "node_name": "bad"}
+    more = {"node_version": "0.1.4", "platform": "linux", "arch": "amd64", "capabilities": ["exec"]}
+    at = {"ts": "2026-09-01T08:00:00.000Z"}
+    ping = json.dumps({"type": "ping", **at}).encode()
+    # as frames of the wire, masked with nothing: written faster than they are read
+    flood = (b"\x81" + bytes([0x80 | len(ping)]) + bytes(4) + ping) * 1000
+    control = (b"\x89\x84" + bytes(4) + b"ping") * 1000
+    with (
+        undisturbed(place),
+        connect(f"{status['address']}/ws/nodes", ssl=context, compression=None, proxy=None) as bad,
+    ):
+        bad.send(json.dumps({**hello, **more, **at}))
+        bad.recv()
+        bad.send(json.dumps({"type": "auth", "node_name": "bad", "token": token, **at}))
+        assert json.loads(bad.recv())["type"] == "auth_ok"
+        before = memory(status["pid"])
+        for _ in range(60):
+            bad.socket.sendall(flood + control)
+        place.nodes("exec", "n1", "--", "true")
+        assert memory(status["pid"]) - before < 16 * 1024
 
 
 def test_rubbish_at_the_keepers_socket(place: Place) -> None:

@@ -75,6 +75,8 @@ class Local(asyncio.Protocol):
         self._buffer = bytearray()
         self._call: _Call | None = None
         self._paused = False
+        #: no frames are taken for now
+        self._still = False
         self._room: asyncio.Future[None] | None = None
         self._full = False
 
@@ -99,8 +101,9 @@ class Local(asyncio.Protocol):
         self._owner.closed(self)
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """The client does not read: what else it asks waits until it does."""
         self._full = True
+        self._flow()
 
     def resume_writing(self) -> None:
         """It reads again."""
@@ -108,6 +111,7 @@ class Local(asyncio.Protocol):
         if self._room is not None:
             self._room.set_result(None)
             self._room = None
+        self._flow()
 
     def data_received(self, data: bytes) -> None:
         """Frames, whole or in parts."""
@@ -117,7 +121,7 @@ class Local(asyncio.Protocol):
     def _frames(self) -> None:
         buffer = self._buffer
         try:
-            while not self._paused and len(buffer) >= HEADER:
+            while not self._still and len(buffer) >= HEADER:
                 size = HEADER + length(bytes(buffer[:HEADER]))
                 if len(buffer) < size:
                     return
@@ -179,13 +183,19 @@ class Local(asyncio.Protocol):
                 self._transport.close()
             else:
                 self._owner.rests(self)
+                self._flow()
 
     def hold(self, paused: bool) -> None:
         """Take no more frames, or go on."""
-        if paused == self._paused or self._transport.is_closing():
-            return
         self._paused = paused
-        if paused:
+        self._flow()
+
+    def _flow(self) -> None:
+        still = self._paused or (self._full and self._call is None)
+        if still == self._still or self._transport.is_closing():
+            return
+        self._still = still
+        if still:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
