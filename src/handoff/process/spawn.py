@@ -100,6 +100,8 @@ def launch(
         if started is None:
             started = _forked(path, argv, cwd, env, umask, theirs, exact, cgroup, identity)
         if isinstance(started, tuple):
+            if started[1] in _NO_ROOM and not bound:
+                raise OSError(started[1], os.strerror(started[1]))
             _close(ours)
             return explain(*started, path, cwd)
     except BaseException:

@@ -8,14 +8,16 @@ import hashlib
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import time
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.support.waiting import until
 
-from handoff.errors import OutcomeUnknown, StorageError, UsageError
+from handoff.errors import LaunchFailed, OutcomeUnknown, StorageError, UsageError
 from handoff.nodes.node.keeping import Keep, Order, Running
 
 ENV = {"PATH": os.environ["PATH"]}
@@ -284,6 +286,30 @@ async def test_a_folder_that_can_not_be_made_starts_nothing(tmp_path: pathlib.Pa
             (tmp_path / "moved").chmod(0o700)
             (tmp_path / "moved").rename(tmp_path / "k")
         assert not (tmp_path / "ran").exists()
+
+
+async def test_without_descriptors_nothing_starts_and_that_is_said(
+    tmp_path: pathlib.Path,
+) -> None:
+    async with keeping(tmp_path / "k") as keep:
+        pid = json.loads((tmp_path / "k" / "keeper.json").read_text())["pid"]
+        await finish(await keep.start(sh("first", "exit 0")))
+        before = len(os.listdir(f"/proc/{pid}/fd"))
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        refused = 0
+        for more in range(12):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (before + more, limits[1]))
+            try:
+                await finish(await keep.start(sh("one", f"echo x >>{tmp_path}/ran")))
+            except LaunchFailed as failed:
+                assert "nothing was started" in failed.cause
+                refused += 1
+            else:
+                break
+            assert not (tmp_path / "ran").exists()
+        assert refused > 1
+        assert (tmp_path / "ran").read_text() == "x\n"
+        until(lambda: len(os.listdir(f"/proc/{pid}/fd")) == before, "nothing is left open")
 
 
 async def test_a_flood_is_counted_and_bounded(tmp_path: pathlib.Path) -> None:

@@ -380,10 +380,10 @@ class Keeper:
                 bound=False,
             )
         except OSError as error:  # no pipe or process to be had
-            self._folders.drop(name)
+            self._folders.undo(name)
             return {"failed": errno.errorcode.get(error.errno or 0, "EIO")}
         if isinstance(child, Refused):
-            self._folders.drop(name)
+            self._folders.undo(name)
             return {"refused": [child.code, child.reason]}
         held = Held(name, os.path.join(os.getcwd(), name), order, child, self._clock())
         self._held[name] = self._live[name] = held

@@ -138,13 +138,18 @@ class Folders:
         try:
             for one in os.listdir(name):
                 os.unlink(os.path.join(name, one))
-            if self._spare:
-                os.rmdir(name)
-            else:
-                os.rename(name, SPARE)
-                self._spare = True
+            self.undo(name)
         except FileNotFoundError:
             pass
+
+    def undo(self, name: str) -> None:
+        """Take an empty folder away: nothing was started. No descriptor is needed for it, so
+        that a start for which none is free leaves no name behind. Raises OSError."""
+        if self._spare:
+            os.rmdir(name)
+        else:
+            os.rename(name, SPARE)
+            self._spare = True
 
 
 def claim() -> int | None:

@@ -414,6 +414,11 @@ def _no_room(code: str | int | None, path: str) -> Failed:
     name = errno.errorcode.get(code, "EIO") if isinstance(code, int) else str(code)
     number = getattr(errno, name, errno.EIO)
     says = os.strerror(number)
+    if number in {errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM}:
+        return LaunchFailed(
+            f"the node has no room for another command: {says}; nothing was started",
+            remedy="ask again when fewer run there: handoff nodes jobs",
+        )
     if number in {errno.ENOSPC, errno.EDQUOT}:
         return StorageFull(f"{path}: {says}; nothing was started", remedy="df -h -i", path=path)
     return StorageError(f"{path}: {says}; nothing was started", remedy=f"ls -ld {path}", path=path)

@@ -128,9 +128,10 @@ def as_ours(error: OSError, shown: str) -> HandoffError:
             remedy=f"ls -la {above}",
             path=shown,
         )
+    busy = code in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
     return FileError(
         f"{shown}: {says.lower()}",
-        remedy=f"ls -ld {above}",
+        remedy="ask again when less is under way there" if busy else f"ls -ld {above}",
         path=shown,
         errno=errno.errorcode.get(code or 0, ""),
     )
