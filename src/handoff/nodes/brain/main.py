@@ -31,6 +31,7 @@ from handoff.nodes.brain.control import ControlSocket
 from handoff.nodes.brain.core import Brain
 from handoff.nodes.brain.journal import BrainJournal
 from handoff.nodes.brain.server import NodePort
+from handoff.nodes.descriptors import quiet, raise_limit
 from handoff.nodes.heap import keep_freed
 from handoff.redaction import Redactor
 from handoff.wire.node.options import BrainOptions
@@ -272,8 +273,10 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises as :meth:`Serving.run`."""
     keep_freed()
+    raise_limit()
     serving = Serving(folder, settings, spawned=spawned)
     loop = asyncio.get_running_loop()
+    quiet(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.stop)
     await serving.run(ready)

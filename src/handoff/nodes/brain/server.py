@@ -12,6 +12,7 @@ import errno
 import http
 import logging
 import os
+import socket
 import ssl
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from websockets.http11 import Request, Response
 from handoff.errors import ConfigError, HandoffError, NodeExists, PairingRefused, PortInUse
 from handoff.link.ciphers import CIPHERS
 from handoff.link.tls import small_read_buffers
+from handoff.nodes.brain.arrivals import Arrivals, listening
 from handoff.nodes.brain.core import Brain
 from handoff.nodes.brain.session import Session
 from handoff.nodes.pump import WRITE_LIMIT, Pump
@@ -59,19 +61,21 @@ log.addFilter(_worth_it)
 class _Visit:
     """A connection, a stranger's until its node is known."""
 
-    __slots__ = ("_peer", "_port", "_stranger", "session")
+    __slots__ = ("_fd", "_peer", "_port", "_stranger", "session")
 
     session: Session
 
-    def __init__(self, port: NodePort, peer: str) -> None:
+    def __init__(self, port: NodePort, peer: str, fd: int) -> None:
         self._port = port
         self._peer = peer
+        self._fd = fd
         self._stranger = True
         port.stranger(peer, 1)
 
     def happened(self, event: Event) -> None:
         self._port.happened(self.session, event)
-        if self.session.connected_ms:
+        if self._stranger and self.session.connected_ms:
+            self._port.arrivals.known(self._fd)
             self.known()
 
     def known(self) -> None:
@@ -94,7 +98,8 @@ class NodePort:
         self._clock = clock
         self._context = context
         self._strangers: Counter[str] = Counter()
-        self._server: Server | None = None
+        self.arrivals = Arrivals()
+        self._servers: list[Server] = []
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Listen. port 0 takes a free one. Returns the address.
@@ -106,22 +111,7 @@ class NodePort:
         if self._context is not None:
             small_read_buffers()
         try:
-            self._server = await serve(
-                self._serve,
-                host,
-                port,
-                ssl=self._context,
-                compression=None,
-                create_connection=ServerSocket,
-                process_request=self._request,
-                server_header=None,
-                open_timeout=10,
-                ping_interval=None,
-                close_timeout=2,
-                max_size=FIRST_FRAME,
-                write_limit=WRITE_LIMIT,
-                logger=log,
-            )
+            sockets = await listening(host, port, self.arrivals)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortInUse(
@@ -133,18 +123,40 @@ class NodePort:
                 f"{host}:{port} can't be listened on: {error.strerror}",
                 remedy="choose another with --host and --port",
             ) from error
-        name = next(iter(self._server.sockets)).getsockname()
+        name = sockets[0].getsockname()
+        for sock in sockets:
+            self._servers.append(await self._on(sock))
         return name[0], name[1]
+
+    async def _on(self, sock: socket.socket) -> Server:
+        return await serve(
+            self._serve,
+            sock=sock,
+            ssl=self._context,
+            compression=None,
+            create_connection=ServerSocket,
+            process_request=self._request,
+            server_header=None,
+            open_timeout=10,
+            ping_interval=None,
+            close_timeout=2,
+            max_size=FIRST_FRAME,
+            write_limit=WRITE_LIMIT,
+            logger=log,
+        )
 
     async def close(self) -> None:
         """Take no more nodes, and end the links."""
-        if self._server is None:
+        if not self._servers:
             return
-        self._server.close(close_connections=False)
+        for server in self._servers:
+            server.close(close_connections=False)
         await self._brain.close()
-        self._server.close()
+        for server in self._servers:
+            server.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._server.wait_closed(), 5)
+            async with asyncio.timeout(5):
+                await asyncio.gather(*(server.wait_closed() for server in self._servers))
 
     def _request(self, connection: ServerConnection, request: Request) -> Response | None:
         path = request.path.partition("?")[0]
@@ -160,7 +172,8 @@ class NodePort:
         peer = _peer(connection)
         _forget(connection)
         link = BrainLink(self._options, self._clock, CIPHERS, os.urandom)
-        visit = _Visit(self, peer)
+        fd = connection.transport.get_extra_info("socket").fileno()
+        visit = _Visit(self, peer, fd)
         pump = Pump(connection, link, visit.happened, self._clock)
         visit.session = Session(link, peer, pump.poke, self._brain.ended)
         try:

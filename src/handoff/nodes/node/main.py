@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import json
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from handoff.errors import AlreadyRunning, ConfigError
 from handoff.link.files import make_folder
 from handoff.link.keys import load_key
 from handoff.nodes.audit import Audit
+from handoff.nodes.descriptors import raise_limit
 from handoff.nodes.heap import keep_freed
 from handoff.nodes.node.config import Config, load
 from handoff.nodes.node.dialler import Dialler, Status
@@ -46,7 +46,7 @@ async def run(
     config = load(path)
     for key in config.unknown:
         say(f"{path}: the key {key} has no meaning here")
-    _raise_limit()
+    raise_limit()
     keep_freed()
     make_folder(config.folder)
     with owned(config.folder):
@@ -127,15 +127,6 @@ async def _clean(engine: Engine, audit: Audit) -> None:
         with contextlib.suppress(Exception):  # a full disk must not end the node
             await engine.clean()
             audit.sync()
-
-
-def _raise_limit() -> None:
-    """Descriptors: one a call's pipe and one a folder of a deep tree."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    if soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.contextmanager
