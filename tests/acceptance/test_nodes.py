@@ -228,7 +228,17 @@ def test_a_time_limit_ends_the_whole_tree(place: Place) -> None:
     )
     assert time.monotonic() - before < 15
     assert done.stdout == b"part\n"
+    assert done.stderr == b"handoff: n1: ended at its time limit\n"
     gone(f"sleep\0{mark}")
+
+
+def test_a_renamed_node_stays(place: Place) -> None:
+    assert json.loads(place.nodes("--json", "rename", "n1", "attic").stdout)["name"] == "attic"
+    try:
+        place.nodes("exec", "attic", "--", "true")
+        assert b"no node 'n1'" in place.nodes("exec", "n1", "--", "true", code=4).stderr
+    finally:
+        place.nodes("rename", "attic", "n1")
 
 
 def test_ctrl_c_ends_the_command_there(place: Place) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 
 from handoff.cli import nodes_place as place
@@ -239,7 +240,8 @@ def _one(
     if value.get("still_holding"):
         notes.append("something that it started still had its output open, and was ended")
     if value.get("status") not in {"ok", "error", None}:
-        notes.append(f"{value['status']} ({value.get('ended_by', '')})")
+        why = value.get("ended_by", "")
+        notes.append(_ENDED.get(why, f"{value['status']} ({why})"))
     for note in notes:
         context.say(f"handoff: {name}: {note}")
     return _code(value)
@@ -301,14 +303,25 @@ def whole(value: dict[str, Any], stream: str, had: int = 0) -> bytes:
     return head[had:] + left.encode() + tail[max(0, had - tail_at) :]
 
 
+#: why a command did not end by itself
+_ENDED = {
+    "timeout": "ended at its time limit",
+    "cancel": "ended: it was cancelled",
+    "revoked": "ended: the node was revoked",
+    "shutdown": "ended: the node was stopped",
+}
+
+
 def _code(value: dict[str, Any]) -> int:
     """The exit code that a result stands for."""
     if value.get("status") == "timeout":
         return TIMED_OUT
-    if value.get("exit_code") is not None:
+    if value.get("exit_code"):
         return int(value["exit_code"])
     if value.get("signal"):
         return SIGNALLED + int(value["signal"])
+    if value.get("status") == "cancelled":  # it took the signal to end for a good end
+        return SIGNALLED + signal.SIGTERM
     return 0 if value.get("status") in {"ok", None} else 1
 
 
@@ -372,7 +385,7 @@ def _job_list(brain: BrainClient, args: Namespace, context: Context) -> int:
     if not ok:
         raise place.failed(value)
     if not context.human:
-        context.emit(value)
+        context.emit({"jobs": [], **value})
         return 0
     for one in value.get("jobs", []):
         context.show(safe_line(f"{one['job']}  {one['state']:<8} {one.get('command', '')}"))

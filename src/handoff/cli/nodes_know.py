@@ -73,7 +73,10 @@ _ABOUT: dict[str, tuple[str, str]] = {
         "  handoff nodes revoke lab",
     ),
     "remove": ("Forget a node altogether.", "  handoff nodes remove lab"),
-    "rename": ("Another name; the node must use it too.", "  handoff nodes rename lab lab-1"),
+    "rename": (
+        "Another name. A node that has a token must be given it too, in its config.toml.",
+        "  handoff nodes rename lab lab-1",
+    ),
     "rotate": ("A new token in place of the old one.", "  handoff nodes rotate old"),
     "tag": ("Replace a node's tags.", "  handoff nodes tag lab linux gpu"),
     "import": (
@@ -224,11 +227,10 @@ def _remove(args: Namespace, context: Context) -> int:
 
 
 def _rename(args: Namespace, context: Context) -> int:
-    place.client(args).ask("rename", name=args.name, to=args.to, by=place.by())
+    kind = place.client(args).ask("rename", name=args.name, to=args.to, by=place.by())["kind"]
+    must = "" if kind == "key" else "; on the node: name in its config.toml"
     place.tell(
-        context,
-        {"name": args.to},
-        f"{args.name} is called {args.to} now; on the node: name in its config.toml",
+        context, {"name": args.to, "kind": kind}, f"{args.name} is called {args.to} now{must}"
     )
     return 0
 

@@ -95,6 +95,19 @@ def make_room(db: sqlite3.Connection, name: str, *, replace: bool, was: str = ""
     db.execute("DELETE FROM node WHERE name = ?", (name,))
 
 
+def find(db: sqlite3.Connection, name: str, key: bytes) -> sqlite3.Row | None:
+    """The node that calls itself so. With a key: the node of that key, of several the one of
+    that name, or the only one that is not revoked."""
+    query = "SELECT * FROM node WHERE name = ?"
+    named: sqlite3.Row | None = db.execute(query, (name,)).fetchone()
+    if not key or (named is not None and named["public_key"] == key):
+        return named
+    found = db.execute("SELECT * FROM node WHERE public_key = ?", (key,)).fetchall()
+    if len(found) > 1:
+        found = [row for row in found if row["revoked_ms"] is None]
+    return found[0] if len(found) == 1 else named
+
+
 def tags_text(tags: Sequence[str]) -> str:
     for tag in tags:
         if not tag or len(tag) > 64 or not all(c.isalnum() or c in "._:=-" for c in tag):

@@ -37,6 +37,7 @@ from handoff.link.records import (
     NodeRecord,
     check_free,
     check_unlike,
+    find,
     insert,
     make_room,
     record_of,
@@ -146,12 +147,19 @@ class NodeStore:
                 raise unknown(db, name, "that has a token")
         return token
 
-    def credential(self, name: str) -> Credential | None:
-        """What a link needs to know a node, None if there is none of that name."""
+    def credential(self, name: str, key: bytes = b"") -> Credential | None:
+        """What a link needs to know a node, None if there is none.
+
+        Args:
+            name: what it calls itself.
+            key: the public key that it says is its own, if any. A node is known by it, also
+                where it is called otherwise here than it calls itself.
+        """
         with self._database.reading() as db:
-            row = db.execute("SELECT * FROM node WHERE name = ?", (name,)).fetchone()
+            row = find(db, name, key)
         if row is None:
             return None
+        name = row["name"]
         token = self._open(name, row["token_sealed"]) if row["token_sealed"] else ""
         return Credential(
             name=name,
@@ -212,7 +220,8 @@ class NodeStore:
                 raise unknown(db, name)
 
     def rename(self, name: str, to: str) -> None:
-        """Another name for the same credential. The node must greet with it from now on.
+        """Another name for the same credential. A node with a token must greet with it from
+        now on; one with a key is known by that.
 
         Raises:
             BadRequest: the new name can't be one.

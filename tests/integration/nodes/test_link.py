@@ -642,11 +642,14 @@ async def test_a_call_outlives_the_name_of_its_node(tmp_path: pathlib.Path) -> N
             await linked(made)
             asked = asyncio.create_task(made.brain.call("n1", call, key="key-0001", return_s=0.1))
             await until((tmp_path / "ran").exists)
+            session = made.brain.sessions["n1"]
             made.brain.rename("n1", "n2")
-            ok, failed = await asked
-            assert (ok, failed.code) == (False, "outcome_unknown")
-        (tmp_path / "n2").symlink_to("n1")
-        async with node(made, "n2"):
+            assert made.brain.sessions == {"n2": session}
+            assert [one.name for one in made.brain.connected()] == ["n2"]
+        ok, failed = await asked  # the node went away
+        assert (ok, failed.code) == (False, "outcome_unknown")
+        assert failed.error.startswith("n2 ")
+        async with node(made):  # which calls itself as it did before
             await linked(made, "n2")
             asked = asyncio.create_task(made.brain.call("n2", call, key="key-0001"))
             with await asyncio.to_thread(open, tmp_path / "go", "w") as file:
@@ -655,6 +658,31 @@ async def test_a_call_outlives_the_name_of_its_node(tmp_path: pathlib.Path) -> N
             assert ok
             assert answer.stdout.head == b"over"
             assert (tmp_path / "ran").read_text() == "x\n"
+            with pytest.raises(UnknownNode):
+                await made.brain.call("n1", call, key="key-0002")
+
+
+async def test_a_renamed_node_and_another_of_its_old_name(tmp_path: pathlib.Path) -> None:
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+            made.brain.rename("n1", "n2")
+        (tmp_path / "n1").rename(tmp_path / "first")
+        async with node(made):  # another machine, paired as n1
+            await linked(made)
+            (tmp_path / "n1").rename(tmp_path / "other")
+            (tmp_path / "first").rename(tmp_path / "n1")
+            async with node(made) as old:
+                await linked(made, "n2")
+                assert old.status.state == "connected"
+                first, second = (made.brain.sessions[name] for name in ("n1", "n2"))
+                assert first.link.hello is not None
+                assert second.link.hello is not None
+                assert first.link.hello.key != second.link.hello.key
+                assert {first.link.hello.node_name, second.link.hello.node_name} == {"n1"}
+                made.brain.revoke("n2")
+                await until(lambda: old.status.state == "refused")
+                assert list(made.brain.sessions) == ["n1"]
 
 
 async def test_who_is_refused_can_not_fill_the_audit(tmp_path: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handoff.cli.nodes_exec import whole
+from handoff.cli.nodes_exec import _code, whole
 
 DATA = bytes(range(97, 123))
 
@@ -32,3 +32,21 @@ def test_what_was_shown_is_not_shown_again(had: int) -> None:
 
 def test_where_the_rest_is_is_said_if_it_is_anywhere() -> None:
     assert b"[10 bytes left out; read_output a.out]" in whole(result(10, 6, "a.out"), "stdout")
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ({"status": "ok", "exit_code": 0}, 0),
+        ({"status": "error", "exit_code": 7}, 7),
+        ({"status": "error", "signal": 9}, 137),
+        ({"status": "timeout", "exit_code": 0}, 124),
+        ({"status": "cancelled", "exit_code": 0}, 143),
+        ({"status": "cancelled", "exit_code": 3}, 3),
+        ({"status": "cancelled", "signal": 9}, 137),
+        ({"status": "unknown_outcome"}, 1),
+        ({"status": "refused"}, 1),
+    ],
+)
+def test_what_did_not_end_well_has_no_exit_code_0(value: dict[str, object], code: int) -> None:
+    assert _code(value) == code

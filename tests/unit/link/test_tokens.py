@@ -160,6 +160,33 @@ def test_what_is_seen_stays_apart_from_the_credential(store: NodeStore, clock: F
     assert store.node("lab2").facts == {"os": "linux"}
 
 
+def test_a_node_with_a_key_is_known_by_it(store: NodeStore) -> None:
+    def found(name: str, key: bytes) -> tuple[str, bytes]:
+        known = store.credential(name, key)
+        return (known.name, known.key) if known is not None else ("", b"")
+
+    other, third = new_key().public, new_key().public
+    store.add_key("lab", NODE.public)
+    store.rename("lab", "cellar")
+    assert found("lab", NODE.public) == ("cellar", NODE.public)
+    assert found("lab", other) == found("lab", b"") == ("", b"")
+    store.add_key("lab", other)
+    assert found("lab", NODE.public) == ("cellar", NODE.public)
+    assert found("lab", other) == ("lab", other)
+    assert found("lab", third) == ("lab", other), "it does not prove that it is lab"
+    store.add_key("twin", NODE.public)
+    assert found("twin", NODE.public) == ("twin", NODE.public)
+    assert found("was", NODE.public) == ("", b""), "two could be meant"
+    store.revoke("twin")
+    assert found("was", NODE.public) == ("cellar", NODE.public)
+    store.revoke("cellar")
+    assert found("was", NODE.public) == ("", b"")
+    store.remove("twin")
+    known = store.credential("was", NODE.public)
+    assert known is not None
+    assert known.revoked
+
+
 def test_bad_values_change_nothing(store: NodeStore) -> None:
     for name in ("", "a/b", "x" * 65, "ä"):
         with pytest.raises(BadRequest):

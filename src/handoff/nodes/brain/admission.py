@@ -27,7 +27,8 @@ class Admission:
         """Let a node in, or refuse it."""
         hello = session.link.hello
         assert hello is not None
-        name, instance = hello.node_name, Instance.of(hello.instance)
+        assert session.credential is not None
+        name, instance = session.credential.name, Instance.of(hello.instance)
         old = self._brain.sessions.get(name)
         if old is not None and not hello.took_over:
             if instance.is_stranger(old.instance):

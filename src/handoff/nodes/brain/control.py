@@ -191,7 +191,7 @@ class ControlSocket:
     def _rename(self, request: dict[str, Any]) -> dict[str, Any]:
         name, to = text(request, "name"), text(request, "to")
         self.brain.rename(name, to)
-        return {"name": to}
+        return {"name": to, "kind": self.brain.store.node(to).kind}
 
     def _rotate(self, request: dict[str, Any]) -> dict[str, Any]:
         name = text(request, "name")

@@ -40,7 +40,8 @@ from handoff.wire.node import calls
 from handoff.wire.node.calls import Call, CallFailed, GetFacts, Result
 from handoff.wire.node.events import Admit as AdmitEvent
 from handoff.wire.node.events import Credential, Ended, Event, Identify, Noticed, Opened
-from handoff.wire.node.messages import Pair, PairOk
+from handoff.wire.node.messages import Hello, Pair, PairOk
+from handoff.wire.node.sealing import from_b64url
 
 if TYPE_CHECKING:
     from handoff.clock import Clock
@@ -79,7 +80,7 @@ class Brain:
         """Something happened on a link."""
         match event:
             case Identify():
-                session.link.identify(self._credential(session, event.hello.node_name))
+                session.link.identify(self._credential(session, event.hello))
             case AdmitEvent():
                 self._admission.admit(session)
             case Opened():
@@ -108,8 +109,12 @@ class Brain:
             old.close("replaced", "it was paired anew")
         return answer
 
-    def _credential(self, session: Session, name: str) -> Credential | None:
-        session.credential = self.store.credential(name)
+    def _credential(self, session: Session, hello: Hello) -> Credential | None:
+        try:
+            key = from_b64url(hello.key, 32) if hello.key else b""
+        except ValueError:
+            key = b""
+        session.credential = self.store.credential(hello.node_name, key)
         return session.credential
 
     async def facts(self, session: Session, seconds: float) -> Result | None:
@@ -300,19 +305,24 @@ class Brain:
         return changed
 
     def rename(self, name: str, to: str) -> None:
-        """Call a node otherwise: its link ends, its calls are those of the new name.
+        """Call a node otherwise: its calls are those of the new name. The link of a node that
+        has a token ends: it must greet with the new name.
 
         Raises:
             BadRequest, UnknownNode, NodeExists.
         """
         self.store.rename(name, to)
         self.journal.rename(name, to)
-        session = self.sessions.get(name)
-        if session is not None:
-            session.close("replaced", f"it is called {to} now")
-            self.drop(session)
         for asking in self.asking.values():
             asking.node = to if asking.node == name else asking.node
+        session = self.sessions.get(name)
+        if session is not None and session.keyed:
+            self.sessions[to] = self.sessions.pop(name)
+            session.name = to
+            self._woken(to)
+        elif session is not None:
+            session.close("replaced", f"it is called {to} now")
+            self.drop(session)
         self._woken(name)
         self.audit.row("rename", node=name, target=to, status="ok")
 

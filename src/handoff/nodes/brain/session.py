@@ -70,6 +70,11 @@ class Session:
         """Whether the node speaks our vocabulary, and remembers what it did."""
         return self.link.features is not None and self.link.features.calls2
 
+    @property
+    def keyed(self) -> bool:
+        """Whether the node has proved who it is with a key, not with a token of its name."""
+        return self.link.features is not None and self.link.features.method == "key"
+
     def send(self, asking: Asking) -> None:
         """Send a call.
 

@@ -47,6 +47,6 @@ def connected(session: Session) -> Connected:
         platform=hello.platform if hello else "",
         arch=hello.arch if hello else "",
         policy=hello.policy if hello else "",
-        rtt_ms=link.rtt_ms,
+        rtt_ms=round(link.rtt_ms, 3),
         under_way=link.under_way,
     )

@@ -205,10 +205,11 @@ class Commands:
         to = args.to or to
         if not name or not to:
             raise UsageError("name the node and its new name", remedy="hermes node rename OLD NEW")
-        self._runtime.client().ask("rename", name=name, to=to, by=self._by())
+        kind = self._runtime.client().ask("rename", name=name, to=to, by=self._by())["kind"]
         if args.json:
-            return _json({"name": to})
-        print(f"renamed: {name} is {to}; on the node: name in its config.toml")
+            return _json({"name": to, "kind": kind})
+        must = "" if kind == "key" else "; on the node: name in its config.toml"
+        print(f"renamed: {name} is {to}{must}")
         return 0
 
     def _rotate(self, args: argparse.Namespace) -> int:
