@@ -34,8 +34,19 @@ def check_prefix(prefix: str) -> str:
     return cleaned
 
 
-def resolve(prefix: str, candidates: list[str], missing: type[NotFound] = NotFound) -> str:
+def resolve(
+    prefix: str,
+    candidates: list[str],
+    missing: type[NotFound] = NotFound,
+    remedy: str = "handoff tasks",
+) -> str:
     """The one candidate that starts with prefix (an exact match always wins).
+
+    Args:
+        prefix: what was given.
+        candidates: all ids.
+        missing: the error's class if none fits.
+        remedy: its remedy: what lists them.
 
     Raises:
         NotFound: (or the class given) nothing fits.
@@ -45,7 +56,7 @@ def resolve(prefix: str, candidates: list[str], missing: type[NotFound] = NotFou
         return prefix
     fitting = sorted(c for c in candidates if c.startswith(prefix))
     if not fitting:
-        raise missing(f"nothing has the id '{prefix}'", remedy="handoff tasks")
+        raise missing(f"nothing has the id '{prefix}'", remedy=remedy)
     if len(fitting) > 1:
         shown = ", ".join(fitting[:5])
         raise AmbiguousId(f"'{prefix}' fits several ids: {shown}", candidates=fitting[:20])

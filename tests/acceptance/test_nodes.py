@@ -278,7 +278,8 @@ def test_jobs_go_on_without_anybody(place: Place) -> None:
     listed = place.asked("jobs", "n1")
     assert job in [one["job"] for one in listed["jobs"]]
     place.nodes("jobs", "n1", "forget", job)
-    assert place.nodes("jobs", "n1", "tail", job, code=4).stderr
+    forgotten = place.nodes("jobs", "n1", "tail", job, code=4).stderr
+    assert b"try: handoff nodes jobs n1\n" in forgotten
 
 
 def test_secrets_stay_out_of_both_audits(place: Place) -> None:

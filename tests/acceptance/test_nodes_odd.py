@@ -148,6 +148,8 @@ def test_a_copy_gives_nobody_rights(place: Place, tmp_path: pathlib.Path) -> Non
         assert found.stat().st_mode & 0o7777 == 0o755
     again = json.loads(place.nodes("get", "n1", str(tree), str(tmp_path / "tree")).stdout)
     assert again["unchanged"] == 1
+    back = json.loads(place.nodes("put", "n1", str(tree), str(tree)).stdout)
+    assert back == {**again, "dirs": back["dirs"]}, "a zero is told too"
 
 
 def test_a_file_takes_no_place_but_a_files(place: Place, tmp_path: pathlib.Path) -> None:

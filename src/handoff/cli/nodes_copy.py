@@ -272,12 +272,24 @@ def _counted(counts: Counts) -> dict[str, Any]:
     }
 
 
+#: what an answer leaves out where there is none
+_NOTHING: dict[str, Any] = {
+    "files": 0,
+    "dirs": 0,
+    "links": 0,
+    "bytes": 0,
+    "deleted": 0,
+    "unchanged": 0,
+    "skipped": [],
+}
+
+
 def _report(value: dict[str, Any], context: Context) -> int:
     from handoff.cli.terminal import safe_line, size
 
     skipped = value.get("skipped", [])
     if not context.human:
-        context.emit(value)
+        context.emit({**_NOTHING, **value})
     else:
         context.show(
             f"{value.get('files', 0)} files copied ({size(value.get('bytes', 0))}), "

@@ -397,9 +397,10 @@ def _resolve(brain: BrainClient, args: Namespace) -> str:
     from handoff.errors import UnknownCall
     from handoff.ids import resolve
 
+    listed = f"handoff nodes jobs {args.node}"
     if not args.job:
-        raise UsageError("name the job", remedy=f"handoff nodes jobs {args.node}")
+        raise UsageError("name the job", remedy=listed)
     ok, value = brain.call(args.node, "job_list", {}, by=place.by())
     if not ok:
         raise place.failed(value)
-    return resolve(args.job, [one["job"] for one in value.get("jobs", [])], UnknownCall)
+    return resolve(args.job, [one["job"] for one in value.get("jobs", [])], UnknownCall, listed)

@@ -61,11 +61,7 @@ def decide(folder: str, ask: str, verdict: str, clock: Clock) -> str:
     audit = node_audit(folder, clock)
     try:
         asks = {one["id"]: one for one in journal.asks()}
-        try:
-            found = resolve(ask, list(asks), UnknownCall)
-        except UnknownCall as error:
-            cause = f"nothing waits with the id '{ask[:64]}'"
-            raise UnknownCall(cause, remedy="hermes-node asks") from error
+        found = resolve(ask, list(asks), UnknownCall, "hermes-node asks")
         event = "approve" if verdict == "allow" else "deny"
         audit.row(event, actor=_person(), target=asks[found]["shown"], rule=found, verdict=verdict)
         if not journal.rule(found, verdict):
