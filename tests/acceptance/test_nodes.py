@@ -282,6 +282,34 @@ def test_jobs_go_on_without_anybody(place: Place) -> None:
     assert b"try: handoff nodes jobs n1\n" in forgotten
 
 
+def test_a_shell_keeps_its_folder_and_says_when_it_is_lost(place: Place) -> None:
+    def line(text: str, code: int = 0) -> bytes:
+        done = place.nodes("exec", "n1", "--in", "work", "--shell", text, code=code)
+        return done.stdout if code == 0 else done.stderr
+
+    assert place.asked("shells", "n1") == {"shells": []}
+    lost = line("true", code=4)
+    assert b"what it held is lost" in lost
+    assert b"try: open it anew: handoff nodes shells NODE open work" in lost
+    words = ("shells", "n1", "open", "work", "--cwd", str(place.files), "--env", "A=a b")
+    assert place.asked(*words)["opened"] is True
+    assert "opened" not in place.asked(*words)
+    assert line("mkdir sub; cd sub; f() { echo f$A; }") == b""
+    assert line("f; pwd") == f"fa b\n{place.files}/sub\n".encode()
+    told = place.nodes("exec", "n1", "--in", "work", "--", "printf", "%s", "a  b")
+    assert told.stdout == b"a  b"
+    assert [one["cwd"] for one in place.asked("shells", "n1")["shells"]] == [f"{place.files}/sub"]
+    for more in (["--cwd", "/"], ["--env", "A=1"], ["--stdin"]):
+        done = place.nodes("exec", "n1", "--in", "work", *more, "--", "true", code=2)
+        assert b"nodes shells NODE open work" in done.stderr
+    assert b"what it held is lost" in line("exit 3", code=3)
+    assert b"try: open it anew" in line("true", code=4)
+    place.nodes("shells", "n1", "open", "work")
+    assert place.asked("shells", "n1", "close", "work") == {"changed": True}
+    assert place.asked("shells", "n1", "close", "work") == {"changed": False}
+    assert place.nodes("shells", "n1", "open", code=2).stderr
+
+
 def test_secrets_stay_out_of_both_audits(place: Place) -> None:
     secret = "ghp_" + "Zx3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cD3eF5"
     place.nodes("exec", "n1", "--", "true", secret)

@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "import": ("nodes_know", "take over the nodes of hermes-node-plugin"),
     "exec": ("nodes_exec", "run a command; its exit code is ours"),
     "jobs": ("nodes_exec", "commands in the background: start, list, tail, wait, kill"),
+    "shells": ("nodes_shells", "shells that keep folder and variables: open, list, close"),
     "read": ("nodes_files", "a file's bytes on standard output"),
     "write": ("nodes_files", "a file from standard input"),
     "ls": ("nodes_files", "a folder's names"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 
 from handoff.cli import nodes_place as place
 from handoff.cli.parsing import count
 from handoff.errors import HandoffError, UsageError
+from handoff.nodes.exits import TIMED_OUT, exit_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 #: bytes of standard input that are read at a time
 CHUNK = 1 << 16
-#: what a shell says of a command that a signal ended
-SIGNALLED = 128
-#: exit code for what was not over in time
-TIMED_OUT = 124
 
 
 def parser(name: str) -> Parser:
@@ -40,12 +36,16 @@ def parser(name: str) -> Parser:
         "its arguments; --shell takes a line for the node's shell instead.",
         examples="  handoff nodes exec lab -- make test\n"
         "  handoff nodes exec lab --shell 'cd src && make'\n"
+        "  handoff nodes exec lab --in work --shell 'export N=3'\n"
         "  handoff nodes exec --tag linux --limit 4 -- uptime",
     )
     made.add_argument("names", nargs="*", metavar="NODE", help="nodes by name; 'all' for each")
     made.add_argument("--tag", action="append", default=[], help="nodes that have this tag")
     made.add_argument("--limit", type=count, default=8, metavar="N", help="nodes at a time")
     _command_flags(made)
+    made.add_argument(
+        "--in", dest="within", metavar="SHELL", default="", help="in this shell: nodes shells"
+    )
     made.add_argument("--stdin", action="store_true", help="send our standard input")
     made.add_argument("--key", default="", help="the call's key: the same runs nothing twice")
     made.add_argument(
@@ -103,22 +103,26 @@ def call_of(args: Namespace, context: Context) -> dict[str, Any]:
             "give a command behind '--', or a line with --shell",
             remedy="handoff nodes exec NODE -- COMMAND ...",
         )
-    env = {}
-    for one in args.env:
-        key, given, value = one.partition("=")
-        if not given or not key:
-            raise UsageError(f"--env {one}: write NAME=VALUE", remedy="handoff nodes exec --help")
-        env[key] = place.argument(value)
+    within = getattr(args, "within", "")
+    if within and (args.cwd or args.env or args.stdin):
+        raise UsageError(
+            "a command in a shell has that shell's folder and variables, and no input",
+            remedy=f"handoff nodes shells NODE open {within} --cwd DIR --env NAME=VALUE",
+        )
     # a job without a limit runs until it ends
     limit = round(place.seconds(args.timeout) * 1000) if args.timeout else 0
     made: dict[str, Any] = {"timeout_ms": limit}
-    if words:
+    if within:
+        import shlex
+
+        made |= {"shell": within, "command": place.argument(args.shell or shlex.join(words))}
+    elif words:
         made["argv"] = [place.argument(word) for word in words]
     else:
         made["command"] = place.argument(args.shell)
     if args.cwd:
         made["cwd"] = place.argument(args.cwd)
-    if env:
+    if env := place.variables(args.env):
         made["env"] = env
     return made
 
@@ -314,15 +318,8 @@ _ENDED = {
 
 def _code(value: dict[str, Any]) -> int:
     """The exit code that a result stands for."""
-    if value.get("status") == "timeout":
-        return TIMED_OUT
-    if value.get("exit_code"):
-        return int(value["exit_code"])
-    if value.get("signal"):
-        return SIGNALLED + int(value["signal"])
-    if value.get("status") == "cancelled":  # it took the signal to end for a good end
-        return SIGNALLED + signal.SIGTERM
-    return 0 if value.get("status") in {"ok", None} else 1
+    code = exit_code(value)
+    return 1 if code is None else code
 
 
 def _write(stream: str, data: bytes) -> None:

@@ -113,6 +113,21 @@ def argument(text: str) -> Any:
     return text
 
 
+def variables(given: list[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` arguments as a call's ``env``.
+
+    Raises:
+        UsageError: one is none.
+    """
+    env = {}
+    for one in given:
+        key, sign, value = one.partition("=")
+        if not sign or not key:
+            raise UsageError(f"--env {one}: write NAME=VALUE", remedy="--env NAME=VALUE")
+        env[key] = argument(value)
+    return env
+
+
 def progress(context: Context, label: str, total: int) -> Progress:
     """Told of bytes as they go; shows them where a person watches."""
     import sys

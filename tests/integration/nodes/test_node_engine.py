@@ -447,7 +447,8 @@ async def test_without_a_journal_nothing_runs(tmp_path: pathlib.Path) -> None:
 async def test_a_shell_session_keeps_what_it_is_told(tmp_path: pathlib.Path) -> None:
     async with engine(tmp_path) as one:
         info = await ok(one, "key-0001", calls.ShellOpen("s"))
-        assert (await ok(one, "key-0002", calls.ShellOpen("s"))).id == info.id
+        again = await ok(one, "key-0002", calls.ShellOpen("s"))
+        assert (again.id, info.opened, again.opened) == (info.id, True, False)
         (tmp_path / "home" / "sub").mkdir()
         made = await ok(
             one, "key-0003", Exec(command="cd sub; export X='a b'; f() { echo f$X; }", shell="s")

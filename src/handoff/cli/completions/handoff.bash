@@ -24,7 +24,7 @@ _handoff() {
       --) rest=1; break ;;
       --brain) brain=(--brain "${COMP_WORDS[at+1]}"); ((at++)) ;;
       --agentd|--target|--config) globals+=("${COMP_WORDS[at]}" "${COMP_WORDS[at+1]}"); ((at++)) ;;
-      --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--from|--host|--idle|--if-match|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) ((at++)) ;;
+      --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--from|--host|--idle|--if-match|--in|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) ((at++)) ;;
       -*) ;;
       *)
         if [[ -z "$command" ]]; then command="${COMP_WORDS[at]}"
@@ -45,7 +45,7 @@ _handoff() {
     --require) _handoff_words 'any e2e e2e2'; return ;;
     --node) _handoff_words 'node'; return ;;
     --config|--worktree|--path) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--from|--host|--idle|--if-match|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) return ;;
+    --abandon|--address|--adopt|--agentd|--answer|--attempt-id|--attribution|--base|--brain|--branch|--budget|--code|--config|--constraint|--cursor|--cwd|--digest|--env|--exclude|--executor|--extract|--first-step|--from|--host|--idle|--if-match|--in|--keep-last|--key|--length|--limit|--listen|--locale|--manifest|--mode|--model|--name|--new-branch|--node|--note|--offset|--older-than|--page|--parent|--path|--port|--profile|--project|--prompt|--provider|--queue-until|--reason|--request-id|--require|--rounds|--seed|--session|--settings|--sha256|--shell|--source|--state|--suite|--supersedes|--surface|--tag|--target|--ticket|--timeout|--tokens|--ttl|--verify|--workspace|--worktree|--write|-n) return ;;
   esac
   if [[ -z "$command" ]]; then
     if [[ "$cur" == -* ]]; then
@@ -101,7 +101,7 @@ _handoff() {
     "session verify-release") flags="--help --agentd --target --config --json --manifest --sha256 --extract"; first=""; second=""; many="" ;;
     "session bench") flags="--help --agentd --target --config --json --suite --seed --rounds --write"; first=""; second=""; many="" ;;
     mcp) flags="--help --agentd --target --config --json --profile"; first=""; second=""; many="" ;;
-    nodes) flags="--help --agentd --target --config --json"; first="serve status restart stop pair list show revoke remove rename rotate tag import exec jobs read write ls put get logs doctor"; second=""; many="" ;;
+    nodes) flags="--help --agentd --target --config --json"; first="serve status restart stop pair list show revoke remove rename rotate tag import exec jobs shells read write ls put get logs doctor"; second=""; many="" ;;
     "nodes serve") flags="--help --agentd --target --config --json --brain --host --port --address --tls --no-tls --require"; first=""; second=""; many="" ;;
     "nodes status") flags="--help --agentd --target --config --json --brain"; first=""; second=""; many="" ;;
     "nodes restart") flags="--help --agentd --target --config --json --brain --host --port --address --tls --no-tls --require"; first=""; second=""; many="" ;;
@@ -115,8 +115,9 @@ _handoff() {
     "nodes rotate") flags="--help --agentd --target --config --json --brain"; first="node"; second=""; many="" ;;
     "nodes tag") flags="--help --agentd --target --config --json --brain"; first="node"; second=""; many="" ;;
     "nodes import") flags="--help --agentd --target --config --json --brain --tokens --settings"; first=""; second=""; many="" ;;
-    "nodes exec") flags="--help --agentd --target --config --json --brain --tag --limit --shell --cwd --env --timeout --stdin --key --queue-until"; first="node"; second="node"; many="node" ;;
+    "nodes exec") flags="--help --agentd --target --config --json --brain --tag --limit --shell --cwd --env --timeout --in --stdin --key --queue-until"; first="node"; second="node"; many="node" ;;
     "nodes jobs") flags="--help --agentd --target --config --json --brain --shell --cwd --env --timeout --stderr"; first="node"; second="list start tail wait kill forget"; many="" ;;
+    "nodes shells") flags="--help --agentd --target --config --json --brain --cwd --env"; first="node"; second="list open close"; many="" ;;
     "nodes read") flags="--help --agentd --target --config --json --brain --offset --length"; first="node"; second=""; many="" ;;
     "nodes write") flags="--help --agentd --target --config --json --brain --create --append --if-match --mode --parents"; first="node"; second=""; many="" ;;
     "nodes ls") flags="--help --agentd --target --config --json --brain"; first="node"; second=""; many="" ;;

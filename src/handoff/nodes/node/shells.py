@@ -13,7 +13,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from handoff.errors import BadRequest, OutcomeUnknown, UnknownCall
@@ -80,9 +80,9 @@ class ShellCalls:
         """
         await self.find()
         session = self._sessions.get(call.name)
-        if session is None:
-            session = await self._start(key, call)
-        return _info(session)
+        if session is not None:
+            return _info(session)
+        return replace(_info(await self._start(key, call)), opened=True)
 
     async def find(self) -> None:
         """Take up the sessions that a node before this one had, forget those that ended."""
@@ -148,7 +148,7 @@ class ShellCalls:
         if session is None:
             raise UnknownCall(
                 f"there is no shell session '{call.shell}'; what it held is lost",
-                remedy="open it anew",
+                remedy=f"open it anew: handoff nodes shells NODE open {call.shell}",
             )
         async with session.lock:
             self._busy[key] = session

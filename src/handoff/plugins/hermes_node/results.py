@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from handoff.errors import HandoffError
+from handoff.nodes.exits import exit_code
 
 __all__ = [
     "bytes_of",
@@ -24,8 +25,6 @@ __all__ = [
     "time_text",
 ]
 
-#: what a shell says of a command that its time limit ended, and adds to a signal's number
-TIMED_OUT, SIGNALLED = 124, 128
 #: of a call that nothing came of: no command's own
 NOT_RUN = 126
 
@@ -58,6 +57,7 @@ def shown(data: bytes) -> tuple[str, str]:
 #: what a remedy of the command line's is called here, in this order
 _HERE = (
     (r"handoff nodes exec \S+ --queue-until \S+ …", "wait_ms"),
+    (r"^open it anew: handoff nodes shells \S+ open \S+$", "ask again with open_shell true"),
     (r"choose another with --host and --port", "hermes node restart --port PORT"),
     (r"handoff nodes (serve|status|stop)\b", r"hermes node restart"),
     (r"handoff nodes\b", "hermes node"),
@@ -116,6 +116,8 @@ def executed(value: Mapping[str, Any], key: str) -> dict[str, Any]:
     made["duration_ms"] = value.get("duration_ms", 0)
     if value.get("signal"):
         made["signal"] = value["signal"]
+    if value.get("cwd"):
+        made["cwd"], _ = shown(bytes_of(value["cwd"]))
     if value.get("note"):
         made["note"] = value["note"]
     if value.get("killed"):
@@ -139,16 +141,10 @@ _CODES = {"timeout": "timed_out", "unknown_outcome": "outcome_unknown"}
 
 def returncode(value: Mapping[str, Any]) -> int | None:
     """The number that stands for a command's end; None where nobody knows it."""
-    status = value.get("status") or "ok"
-    if status == "timeout":
-        return TIMED_OUT
-    if value.get("exit_code") is not None:
-        return int(value["exit_code"])
-    if value.get("signal"):
-        return SIGNALLED + int(value["signal"])
-    if status == "ok":
-        return 0
-    return None if status == "unknown_outcome" else NOT_RUN
+    code = exit_code(value)
+    if code is None and value.get("status") != "unknown_outcome":
+        return NOT_RUN
+    return code
 
 
 def _stream(told: Mapping[str, Any], name: str, made: dict[str, Any]) -> bool:

@@ -61,6 +61,18 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
                 "type": "boolean",
                 "description": "Start it and answer with its job at once; node_job tells more.",
             },
+            "shell": {
+                "type": "string",
+                "description": "Only where folder, variables and functions are to be kept from "
+                "call to call: the name of a shell session. A command that does not end in time "
+                "ends it. exit closes it.",
+            },
+            "open_shell": {
+                "type": "boolean",
+                "description": "Open that shell session first, with cwd and env, unless it is "
+                "open; shell_opened in the answer says whether it was opened. Without it a "
+                "session that is lost is an error.",
+            },
             "max_output_bytes": _limit(
                 "Keep so much of each output, half from its start, half from its end "
                 "(default 65536, at most 262144)."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any
 
 from handoff.errors import BadRequest, HandoffError, Unreachable
@@ -68,10 +69,13 @@ class Tools:
             "head_bytes": (keep + 1) // 2,
             "tail_bytes": keep // 2,
         }
+        where: dict[str, Any] = {}
         if given.text("cwd", ""):
-            args["cwd"] = given.text("cwd")
+            where["cwd"] = given.text("cwd")
         if env := given.env():
-            args["env"] = env
+            where["env"] = env
+        shell = given.text("shell", "")
+        args |= {"shell": shell} if shell else where
         feed: Iterator[bytes] | None = None
         stdin = given.text("stdin", "")
         if stdin:
@@ -82,15 +86,25 @@ class Tools:
                 remedy="write it into a file with node_write, and let the command read that",
                 field="stdin",
             )
+        _check_shell(given, shell, background or bool(stdin), bool(where))
         if background:
             args |= {"job": True}
             if "timeout_ms" not in given.args:
                 args["timeout_ms"] = 0
         key = given.key("exec", target, args)
+        more: dict[str, Any] = {}
+        if given.flag("open_shell"):
+            asked = {"name": shell, **where}
+            ok, value = self._ask(given, "shell_open", asked, _opening(key), limit / 1000)
+            if not ok:
+                return results.failure(value)
+            more["shell_opened"] = value.get("opened") is True
         ok, value = self._ask(given, "exec", args, key, limit / 1000 + BEYOND_S, feed=feed)
         if not ok:
             return results.failure(value, key)
-        return {**_job(value), "key": key} if background else results.executed(value, key)
+        if background:
+            return {**_job(value), "key": key}
+        return {**results.executed(value, key), **more}
 
     def _node_read(self, given: Given) -> dict[str, Any]:
         offset = given.number("offset", 0, 0, 1 << 62)
@@ -308,6 +322,35 @@ class Given:
                 made[name] = self._known[name]
         # a session's id is of any length somewhere; the audit's is not
         return {name: value[:128] for name, value in made.items() if value}
+
+
+def _check_shell(given: Given, shell: str, more: bool, where: bool) -> None:
+    """What goes with a shell session.
+
+    Raises:
+        BadRequest: something that does not.
+    """
+    opens = given.flag("open_shell")
+    if not shell:
+        if opens:
+            raise BadRequest("'open_shell' needs 'shell', its name", field="shell")
+        return
+    if more:
+        raise BadRequest(
+            "a command in a shell session has no input, and is not in the background",
+            field="shell",
+        )
+    if where and not opens:
+        raise BadRequest(
+            "a shell session has its own folder and variables",
+            remedy="use cd and export in it, or give them with open_shell",
+            field="shell",
+        )
+
+
+def _opening(key: str) -> str:
+    """The key of the call that opens a shell session for another call."""
+    return f"shell-{sha256(key.encode()).hexdigest()[:40]}"
 
 
 def _encoded(content: str) -> bytes:

@@ -136,13 +136,15 @@ class Jobs(Result):
 @shape
 @dataclass(frozen=True, slots=True)
 class ShellInfo(Result):
-    """A named shell session. ``id`` is new with each process, so a lost one shows."""
+    """A named shell session. ``id`` is new with each process, so a lost one shows.
+    ``opened``: by this very call."""
 
     name: str
     id: str
     pid: int = 0
     cwd: Text = ""
     started_ms: int = 0
+    opened: bool = False
 
 
 @dataclass(frozen=True, slots=True)

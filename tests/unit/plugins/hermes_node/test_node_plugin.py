@@ -444,3 +444,49 @@ def test_remedies_name_what_there_is_in_hermes() -> None:
         assert results.in_hermes(said) == wanted
     answer = use(Brain(NodeOffline("away", remedy="handoff nodes list")), "node_list", {})
     assert answer["remedy"] == "hermes node list"
+
+
+def test_a_shell_session_is_opened_only_where_it_is_asked_for() -> None:
+    brain = Brain((True, {"status": "ok", "exit_code": 0, "cwd": "/srv", "opened": True}))
+    line = {"target": "lab", "command": "pwd", "shell": "work"}
+    assert use(brain, "node_exec", line)["cwd"] == "/srv"
+    assert [(op, args.get("shell")) for _, op, args, _ in brain.asked] == [("exec", "work")]
+    brain.asked.clear()
+    opening = {**line, "open_shell": True, "cwd": "~/x", "env": {"A": "1"}, "key": "k" * 64}
+    assert use(brain, "node_exec", opening)["shell_opened"] is True
+    (_, first, opened, one), (_, second, ran, two) = brain.asked
+    assert (first, opened) == ("shell_open", {"name": "work", "cwd": "~/x", "env": {"A": "1"}})
+    assert (second, ran.get("cwd"), ran.get("env")) == ("exec", None, None)
+    assert one["key"] != two["key"] == "k" * 64
+    assert len(one["key"]) <= 64
+    for wrong in (
+        {"open_shell": True, "shell": ""},
+        {"cwd": "/"},
+        {"env": {"A": "1"}},
+        {"stdin": "x"},
+        {"background": True},
+    ):
+        brain.asked.clear()
+        assert use(brain, "node_exec", {**line, **wrong})["code"] == "bad_request"
+        assert not brain.asked
+
+
+def test_a_shell_session_that_can_not_be_opened_runs_nothing() -> None:
+    brain = Brain((False, {"error": "no", "code": "policy_denied"}))
+    line = {"target": "lab", "command": "pwd", "shell": "work", "open_shell": True}
+    assert use(brain, "node_exec", line)["code"] == "policy_denied"
+    assert [op for _, op, _, _ in brain.asked] == ["shell_open"]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ({"status": "cancelled", "exit_code": 0}, 143),
+        ({"status": "timeout", "exit_code": 0}, 124),
+        ({"status": "unknown_outcome"}, None),
+        ({"status": "refused"}, 126),
+        ({"exit_code": 0}, 0),
+    ],
+)
+def test_what_did_not_end_well_has_no_returncode_0(value: dict[str, Any], code: Any) -> None:
+    assert results.returncode(value) == code
