@@ -143,3 +143,22 @@ def test_what_a_person_decides_is_audited(place: Place) -> None:
         assert actor["user"]
     assert [row.get("target") for row in found[2:]] == ["echo approve", "echo deny"]
     assert place.node("logs", "--verify").returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_who_is_gone_before_the_node_comes_runs_nothing(place: Place, number: int) -> None:
+    place.node("stop")
+    place.until(lambda: place.asked("status")["connected"] == 0)
+    mark = place.files / "ran"
+    words = ("nodes", "exec", "n1", "--queue-until", "1h", "--", "touch", str(mark))
+    child = place._start("main", *words)
+    kept = place._start("main", *words[:-1], str(place.files / "kept"))
+    place.until(lambda: place.asked("status")["waiting"] == 2)
+    child.send_signal(number)
+    assert child.wait(30)
+    if number == signal.SIGINT:
+        assert "nothing was done" in place.logs()
+    place.start_node("n1")
+    assert kept.wait(30) == 0
+    assert (place.files / "kept").exists()
+    assert not mark.exists()

@@ -19,10 +19,16 @@ WRITERS = 64
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
-def draft(fd: int, name: str, shown: str) -> tuple[int, str]:
-    """An empty file beside ``name`` in the folder ``fd``, to be renamed to it: (descriptor,
-    its name). A draft that a killed writer left is taken again; one that another writer has,
-    or that is not this user's own plain file, is let be.
+def draft(fd: int, name: str, shown: str, *, keep: bool = False) -> tuple[int, str]:
+    """A file beside ``name`` in the folder ``fd``, to be renamed to it: (descriptor, its
+    name). A draft that a killed writer left is taken again; one that another writer has, or
+    that is not this user's own plain file, is let be.
+
+    Args:
+        fd: the folder.
+        name: the file's, in it.
+        shown: its path, for errors.
+        keep: leave in the draft what a killed writer wrote; else it is empty.
 
     Raises:
         FileInTheWay: too many are there.
@@ -43,7 +49,7 @@ def draft(fd: int, name: str, shown: str) -> tuple[int, str]:
                     raise error from None
                 continue
             raise
-        if _ours(fd, part, opened):
+        if _ours(fd, part, opened, keep=keep):
             return opened, part
         os.close(opened)
     raise FileInTheWay(f"{shown} is written to by {WRITERS} others at once", path=shown)
@@ -58,8 +64,8 @@ def free(fd: int, name: str) -> None:
             raise NotARegularFile(f"{name}: a {word} stands there", remedy="name another place")
 
 
-def _ours(fd: int, part: str, opened: int) -> bool:
-    """Take an opened draft for this writer, empty."""
+def _ours(fd: int, part: str, opened: int, *, keep: bool) -> bool:
+    """Take an opened draft for this writer."""
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -75,7 +81,7 @@ def _ours(fd: int, part: str, opened: int) -> bool:
         return False
     if not os.path.samestat(found, there) or found.st_nlink != 1 or found.st_uid != os.geteuid():
         return False
-    if found.st_size:
+    if found.st_size and not keep:
         os.ftruncate(opened, 0)
     if found.st_mode & 0o7777 != 0o600:
         os.fchmod(opened, 0o600)

@@ -48,6 +48,47 @@ def test_an_upload_over_a_slow_line_that_is_cut(tmp_path: pathlib.Path) -> None:
         assert slowest < 10
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("meanwhile", ["nothing", "damaged", "changed"])
+def test_a_download_whose_program_is_killed_goes_on_where_it_was(
+    tmp_path: pathlib.Path, meanwhile: str
+) -> None:
+    size, whole = 20 << 20, 4 << 20
+    data = os.urandom(size)
+    copy = tmp_path / "copy"
+    with lined(tmp_path, 16 << 20) as (place, line):
+        source = place.files / "source"
+        source.write_bytes(data)
+        words = (*(sys.executable, "-m", "handoff.cli.main", "nodes", "get", "n1"), str(source))
+        with subprocess.Popen([*words, str(copy)], env=place.env()) as getting:
+            place.until(lambda: any(one.stat().st_size > 3 * whole for one in parts(tmp_path)))
+            getting.kill()
+        (part,) = parts(tmp_path)
+        if meanwhile == "damaged":
+            with part.open("r+b") as file:
+                file.seek(whole + 7)
+                file.write(b"another")
+        elif meanwhile == "changed":
+            data = data[:whole] + os.urandom(size - whole - 5)
+            source.write_bytes(data)
+        before = line.carried
+        done = json.loads(place.nodes("get", "n1", str(source), str(copy)).stdout)
+        assert done["bytes"] == len(data)
+        assert copy.read_bytes() == data
+        assert not parts(tmp_path)
+        known = 3 * whole if meanwhile == "nothing" else whole
+        # what was on its way to the killed one comes too, and nothing behind it
+        assert line.carried - before < len(data) - known + whole
+        rows = map(json.loads, place.node("logs", "--json", "-n", "20").stdout.splitlines())
+        assert [one["status"] for one in rows if one.get("code") == "cancelled"] == ["failed"]
+
+
+def parts(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What is under way in a folder."""
+    return list(folder.glob(".handoff-*.part"))
+
+
 @pytest.mark.timeout(120)
 def test_output_that_is_cut_comes_whole(tmp_path: pathlib.Path) -> None:
     with lined(tmp_path, 0) as (place, line):

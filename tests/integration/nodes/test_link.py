@@ -588,7 +588,7 @@ async def test_a_call_that_waits_for_a_node_is_told_when_none_can_come(
             asyncio.create_task(made.brain.call("n1", call, key=f"key-000{n}", wait_s=3600))
             for n in range(3)
         ]
-        await until(lambda: "n1" in made.brain._back)
+        await until(lambda: "n1" in made.brain._absent._back)
         if how == "revoke":
             made.brain.revoke("n1")
         else:
@@ -607,6 +607,72 @@ async def test_a_call_that_waits_for_a_node_is_told_when_none_can_come(
                 ok, failed = await made.brain.call("n1", call, key="key-0009", wait_s=3600)
             assert (ok, failed.code, failed.details["revoked"]) == (False, code, True)
         assert not (tmp_path / "ran").exists()
+
+
+async def test_a_call_that_is_cancelled_before_its_node_comes_is_not_sent(
+    tmp_path: pathlib.Path,
+) -> None:
+    def call(name: str) -> Exec:
+        return Exec(command=f"echo x >>{tmp_path}/{name}")
+
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+        await until(lambda: "n1" not in made.brain.sessions)
+        waits = {
+            key: asyncio.create_task(made.brain.call("n1", call(key), key=key, wait_s=3600))
+            for key in ("key-0001", "key-0002", "key-0003")
+        }
+        await until(lambda: len(made.brain._absent._queued) == 3)
+        assert made.brain.cancel("key-0001")
+        async with asyncio.timeout(10):
+            ok, failed = await waits["key-0001"]
+        assert (ok, failed.code, failed.retry_safe) == (False, "cancelled", True)
+        waits["key-0002"].cancel()  # whoever asked is gone
+        await asyncio.gather(waits["key-0002"], return_exceptions=True)
+        assert not made.brain.cancel("key-0001")
+        assert not made.brain.cancel("key-0002")
+        assert not made.brain.cancel("")
+        async with node(made):
+            assert (await waits["key-0003"])[0]
+            assert not made.brain._absent._queued
+        assert sorted(one.name for one in tmp_path.glob("key-*")) == ["key-0003"]
+
+
+@pytest.mark.parametrize("how", ["cut", "left"])
+async def test_a_file_that_was_read_in_part_is_in_the_nodes_audit(
+    tmp_path: pathlib.Path, how: str
+) -> None:
+    def rows() -> list[tuple[str, str]]:
+        found = audit.rows(str(tmp_path / "n1" / "node" / "audit"))
+        return [(one["status"], one["code"]) for one in found if one.get("op") == "read"]
+
+    async with house(tmp_path) as made, node(made):
+        await linked(made)
+        path = tmp_path / "n1" / "files" / "large"
+        path.write_bytes(bytes(30_000_000))
+        began, go = asyncio.Event(), asyncio.Event()
+
+        async def taken(_: str, data: bytes) -> None:
+            assert data
+            began.set()
+            await go.wait()
+
+        call = calls.Read(str(path), stream=True)
+        asked = asyncio.create_task(made.brain.call("n1", call, key="", pieces=taken))
+        await began.wait()
+        if how == "cut":
+            made.brain.sessions["n1"].close("stale")
+            go.set()
+            ok, failed = await asked
+            assert (ok, failed.code) == (False, "unreachable")
+        else:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+        code = "unreachable" if how == "cut" else "cancelled"
+        await until(lambda: rows() == [("failed", code)])
+        await linked(made)
+        assert (await ask(made, calls.Stat(str(path)))).size == 30_000_000
 
 
 async def test_what_breaks_on_a_link_ends_that_link_only(
@@ -674,7 +740,7 @@ async def test_a_renamed_node_and_another_of_its_old_name(tmp_path: pathlib.Path
             (tmp_path / "first").rename(tmp_path / "n1")
             async with node(made) as old:
                 await linked(made, "n2")
-                assert old.status.state == "connected"
+                await until(lambda: old.status.state == "connected")
                 first, second = (made.brain.sessions[name] for name in ("n1", "n2"))
                 assert first.link.hello is not None
                 assert second.link.hello is not None

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from handoff.errors import HandoffError, NodeOffline, OutcomeUnknown, RequestConflict
+from handoff.errors import Cancelled, HandoffError, NodeOffline, OutcomeUnknown, RequestConflict
 from handoff.nodes.brain.journal import Sent
 from handoff.wire.node import calls
 from handoff.wire.node.calls import Call
@@ -27,6 +27,7 @@ __all__ = [
     "not_back",
     "offline",
     "revoked",
+    "withdrawn",
 ]
 
 #: seconds that an answer may take to arrive
@@ -92,6 +93,13 @@ def offline(node: NodeRecord) -> NodeOffline:
         node=node.name,
         last_seen_ms=node.last_ms,
         revoked=False,
+    )
+
+
+def withdrawn(node: str) -> Cancelled:
+    """It is not wanted any more, and was not sent."""
+    return Cancelled(
+        f"cancelled while it waited for {node}; nothing was done", remedy="ask again", node=node
     )
 
 

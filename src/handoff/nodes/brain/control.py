@@ -116,11 +116,12 @@ class ControlSocket:
         """A client is gone."""
         self._clients.pop(client, None)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something until the socket closes."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to a request other than a call, without ``ok``. Raises HandoffError."""

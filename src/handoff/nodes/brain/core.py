@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
@@ -21,6 +22,7 @@ from handoff.errors import (
 from handoff.link.keys import MachineKey
 from handoff.link.tokens import NodeStore
 from handoff.nodes.audit import Audit
+from handoff.nodes.brain.absent import Absent
 from handoff.nodes.brain.admission import Admission
 from handoff.nodes.brain.again import (
     as_sent,
@@ -29,6 +31,7 @@ from handoff.nodes.brain.again import (
     never_known,
     offline,
     revoked,
+    withdrawn,
 )
 from handoff.nodes.brain.asking import Asking, Pieces, Waiting, untold
 from handoff.nodes.brain.journal import BrainJournal, Sent
@@ -64,7 +67,7 @@ class Brain:
     sessions: dict[str, Session] = field(default_factory=dict)
     #: everything under way by its key, also while its node is away
     asking: dict[str, Asking] = field(default_factory=dict)
-    _back: dict[str, asyncio.Event] = field(default_factory=dict)
+    _absent: Absent = field(default_factory=Absent)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _refusals: Refusals | None = None
     _notes: Notes = field(init=False)
@@ -133,7 +136,7 @@ class Brain:
         session.connected_ms = self.clock.now_ms()
         self.sessions[name] = session
         self.audit.row("link", node=name, remote=session.remote, status="open", session=session.id)
-        self._woken(name)
+        self._absent.woken(name)
         self.spawn(self._greet(session))
 
     async def _greet(self, session: Session) -> None:
@@ -224,7 +227,9 @@ class Brain:
             if joined is not None:
                 return joined[0], untold(joined[1])
         if begun is None:
-            await self._online(target, wait_s)
+            over = partial(self._look, target)
+            if wait_s > 0 and not await self._absent.wait(target, key, wait_s, over):
+                return False, CallFailed.of(withdrawn(target), retry_safe=True)
             begun = self.begin(target, call, key=key, by=by, pieces=pieces, feed=feed)
         if begun is None and key:  # another has asked with it meanwhile
             joined = await self._join(target, call, key, return_s)
@@ -277,15 +282,27 @@ class Brain:
         return asking
 
     def cancel(self, key: str) -> bool:
-        """End a call. False: it does not run, or its node can't be told."""
+        """End a call, or don't send it. False: it does not run, or its node can't be told."""
         asking = self.asking.get(key)
         if asking is None or asking.session is None:
-            return False
+            return self._absent.cancel(key)
         return asking.session.cancel(asking)
+
+    def left(self, asking: Asking) -> None:
+        """One who waited for a call is gone. What only reads, and has nobody left to read it,
+        ends."""
+        streams = asking.call.reads and asking.call.comes()
+        if streams and not (asking.waiting or asking.settled) and asking.session is not None:
+            asking.session.stop(asking)
 
     def connected(self) -> list[Connected]:
         """The nodes that are linked now, by name."""
         return [session.shown() for _, session in sorted(self.sessions.items())]
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a node that is away."""
+        return self._absent.count
 
     def revoke(self, name: str) -> bool:
         """Take a node's credential, and close its link. False: it was revoked before.
@@ -300,7 +317,7 @@ class Brain:
             self.drop(session)
         for asking in [one for one in self.asking.values() if one.node == name]:
             self._settled(asking, False, CallFailed.of(revoked(asking)))
-        self._woken(name)
+        self._absent.woken(name)
         self.audit.row("revoke", node=name, status="ok" if changed else "again")
         return changed
 
@@ -319,11 +336,11 @@ class Brain:
         if session is not None and session.keyed:
             self.sessions[to] = self.sessions.pop(name)
             session.name = to
-            self._woken(to)
+            self._absent.woken(to)
         elif session is not None:
             session.close("replaced", f"it is called {to} now")
             self.drop(session)
-        self._woken(name)
+        self._absent.woken(name)
         self.audit.row("rename", node=name, target=to, status="ok")
 
     async def close(self) -> None:
@@ -382,6 +399,7 @@ class Brain:
             return await end
         finally:
             waiting.leave()
+            self.left(asking)
 
     async def _settle(self, session: Session, sent: Sent, asking: Asking | None) -> None:
         """Find out from a node that is back what became of a call."""
@@ -421,19 +439,9 @@ class Brain:
             self._notes.end(asking, ok, answer, keep=keep)
             asking.finish(ok, answer)
 
-    async def _online(self, target: str, wait_s: float) -> None:
-        """Wait for a node that is away; not for one that is not let in. Raises UnknownNode."""
-        if wait_s <= 0:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                while target not in self.sessions and not self.store.node(target).revoked:
-                    await self._back.setdefault(target, asyncio.Event()).wait()
-
-    def _woken(self, name: str) -> None:
-        """Whoever waits for that node looks again."""
-        if (back := self._back.pop(name, None)) is not None:
-            back.set()
+    def _look(self, target: str) -> bool:
+        """Whether a node is here, or is not let in. Raises UnknownNode."""
+        return target in self.sessions or self.store.node(target).revoked
 
     def spawn(self, work: Any) -> None:
         """Keep something going until the brain closes."""

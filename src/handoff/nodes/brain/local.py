@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from handoff.errors import BadRequest, HandoffError, ProtocolViolation
-from handoff.nodes.brain.asking import Waiting
+from handoff.nodes.brain.asking import Asking, Waiting
 from handoff.nodes.brain.core import Brain
 from handoff.nodes.brain.framing import HEADER, data_frame, json_frame, length, parse
 from handoff.nodes.brain.requests import failure, number, peer_uid, text
@@ -61,7 +61,7 @@ class Owner(Protocol):
         """A client is gone."""
         ...
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something."""
         ...
 
@@ -230,6 +230,9 @@ class _Call:
         self._input: deque[bytes] = deque()
         self._whole = self._cut = False
         self._news: asyncio.Future[None] | None = None
+        #: what goes on until there is an answer, one or the other
+        self._slow: asyncio.Task[None] | None = None
+        self._waits: tuple[Asking, Waiting] | None = None
 
     def start(self) -> None:
         """Ask the node. Raises HandoffError."""
@@ -242,11 +245,11 @@ class _Call:
             feed=self._next if self.feeds else None,
         )
         if begun is None:
-            self._owner.spawn(self._slowly())
+            self._slow = self._owner.spawn(self._slowly())
         elif isinstance(begun, tuple):
             self._told(*begun)
         else:
-            Waiting(begun, self._return_s, self._told)
+            self._waits = begun, Waiting(begun, self._return_s, self._told)
 
     def frame(self, frame: dict[str, Any] | tuple[str, bytes]) -> None:
         """What the client sends meanwhile."""
@@ -260,8 +263,14 @@ class _Call:
             self._owner.brain.cancel(self._key)
 
     def lost(self) -> None:
-        """The client is gone. A command's input ends then; what else takes input is not done
-        with half of it."""
+        """The client is gone. What was not sent yet is not sent, and what only reads ends. A
+        command's input ends; what else takes input is not done with half of it."""
+        if self._slow is not None:
+            self._slow.cancel()
+        if self._waits is not None:
+            asking, waiting = self._waits
+            waiting.leave()
+            self._owner.brain.left(asking)
         if self.feeds:
             self._cut = self._call.op != "exec"
             self._take(b"")

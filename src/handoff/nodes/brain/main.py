@@ -155,6 +155,7 @@ class Serving:
             "fingerprint": brain.key.fingerprint if brain else "",
             "connected": len(brain.sessions) if brain else 0,
             "under_way": len(brain.asking) if brain else 0,
+            "waiting": brain.waiting if brain else 0,
             "started_ms": self._began,
         }
 

@@ -122,6 +122,11 @@ class Session:
         self._poke()
         return done
 
+    def stop(self, asking: Asking) -> None:
+        """End a call that nobody wants any more."""
+        self.link.cancel(asking.number, "left")
+        self._poke()
+
     def admit(self) -> None:
         """Let the node in."""
         self.link.admit()

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from handoff.errors import BadRequest, HandoffError, OutcomeUnknown
+from handoff.errors import BadRequest, Cancelled, HandoffError, OutcomeUnknown, Unreachable
 from handoff.nodes import told
 from handoff.nodes.node.calls_journal import Seen
+from handoff.nodes.node.streams import Withdrawn
 from handoff.wire.node.calls import Call, CallFailed
 
-__all__ = ["Known", "Who", "failed", "not_here", "row", "whole"]
+__all__ = ["Known", "Who", "as_cut", "failed", "not_here", "row", "whole"]
 
 log = logging.getLogger("handoff.node")
 
@@ -60,6 +61,14 @@ def failed(key: str, call: Call, error: Exception) -> CallFailed:
     if call.reads:
         return CallFailed.of(HandoffError(broken), retry_safe=True)
     return CallFailed.of(OutcomeUnknown(broken, key=key))
+
+
+def as_cut(error: ConnectionError, left: str = "") -> HandoffError:
+    """What became of a call whose bytes did not all come or go. left: what it left."""
+    if isinstance(error, Withdrawn):
+        more = f"; {left}" if left else ""
+        return Cancelled(f"cancelled before all of it had come{more}", remedy="ask again if wanted")
+    return Unreachable("the link was lost before all of it had come", remedy="ask again")
 
 
 def row(key: str, call: Call, who: Who) -> dict[str, Any]:

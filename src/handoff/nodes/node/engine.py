@@ -17,16 +17,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from handoff.errors import (
-    Cancelled,
     HandoffError,
     OutcomeUnknown,
     PolicyDenied,
-    Unreachable,
 )
 from handoff.nodes import told
 from handoff.nodes.audit import Audit
 from handoff.nodes.node import machine
-from handoff.nodes.node.asked import Known, Who, failed, not_here, whole
+from handoff.nodes.node.asked import Known, Who, as_cut, failed, not_here, whole
 from handoff.nodes.node.asked import row as asked_row
 from handoff.nodes.node.calls_journal import CALLS, CallsJournal, Seen
 from handoff.nodes.node.execs import Execs, folder_name
@@ -39,7 +37,7 @@ from handoff.nodes.node.looks import Looks
 from handoff.nodes.node.machine import Settings
 from handoff.nodes.node.ruling import PolicyNow, rule
 from handoff.nodes.node.shells import ShellCalls
-from handoff.nodes.node.streams import NoStreams, Streams, Withdrawn
+from handoff.nodes.node.streams import NoStreams, Streams
 from handoff.nodes.node.telling import retold
 from handoff.nodes.node.treecalls import TreeCalls
 from handoff.wire.node import calls
@@ -271,14 +269,8 @@ class Engine:
         self, key: str, call: Call, row: dict[str, Any], error: ConnectionError
     ) -> tuple[bool, Result]:
         """The link was lost, or the call cancelled, before all its bytes had come."""
-        lost: HandoffError = Unreachable(
-            "the link was lost before all of it had come", remedy="send it again"
-        )
-        if isinstance(error, Withdrawn):
-            left = "nothing was written" if isinstance(call, calls.Write) else "the rest is missing"
-            lost = Cancelled(
-                f"cancelled before all of it had come; {left}", remedy="send it again if wanted"
-            )
+        written = "nothing was written" if isinstance(call, calls.Write) else "the rest is missing"
+        lost = as_cut(error, written)
         if isinstance(call, calls.Write):  # a file is written whole or not at all
             self.journal.drop(key)
             failed = CallFailed.of(lost, retry_safe=True)

@@ -11,7 +11,7 @@ from typing import Any
 from handoff.errors import HandoffError, NotAllowed
 from handoff.nodes import told
 from handoff.nodes.audit import Audit
-from handoff.nodes.node.asked import Who
+from handoff.nodes.node.asked import Who, as_cut
 from handoff.nodes.node.asked import row as asked_row
 from handoff.nodes.node.files import Files
 from handoff.nodes.node.looking import info, named
@@ -45,7 +45,8 @@ class Looks:
         """The answer of ``work``. Its row in the audit may be written after it was given.
 
         Raises:
-            HandoffError: as ``work``; StorageError: earlier rows can't be written.
+            HandoffError: as ``work``; Cancelled, Unreachable: whoever asked took it no more,
+                or the link was lost; StorageError: earlier rows can't be written.
         """
         self._audit.ready()
         row = asked_row(key, call, who)
@@ -53,6 +54,12 @@ class Looks:
             answer = await work()
         except HandoffError as error:
             self._refused(row, error)
+            raise
+        except ConnectionError as error:
+            self._refused(row, cut := as_cut(error))
+            raise cut from error
+        except BaseException as error:  # some of it may have been read
+            self._refused(row, HandoffError(f"it broke off: {type(error).__name__}"))
             raise
         self._gave(row, call, who, answer)
         return answer

@@ -36,7 +36,7 @@ __all__ = ["Serving"]
 class _Lines:
     """The streams of one call on one link."""
 
-    def __init__(self, serving: Serving, number: int) -> None:
+    def __init__(self, serving: Serving, number: int, *, reads: bool) -> None:
         self._serving = serving
         self._number = number
         self._came: deque[tuple[str, bytes, bool]] = deque()
@@ -46,6 +46,8 @@ class _Lines:
         self._sent: dict[str, int] = {}
         self._ended = False
         self._cut = False
+        self._reads = reads
+        self._left = False
 
     async def send(self, name: str, offset: int, data: bytes) -> None:
         """See :class:`handoff.nodes.node.streams.Streams`. The link counts a stream's bytes
@@ -56,6 +58,8 @@ class _Lines:
         self._sent[name] = offset + len(data)
         if not serving.alive:
             raise ConnectionError("the link is gone")
+        if self._left:
+            raise Withdrawn("nobody takes it any more")
         if name in self._stopped:
             return
         room = self._room.setdefault(name, asyncio.Event())
@@ -66,6 +70,8 @@ class _Lines:
             await room.wait()
         if not serving.alive:
             raise ConnectionError("the link is gone")
+        if self._left:
+            raise Withdrawn("nobody takes it any more")
 
     async def receive(self) -> bytes:
         """See :class:`handoff.nodes.node.streams.Streams`."""
@@ -112,9 +118,13 @@ class _Lines:
         self.drained(name)
 
     def cut(self) -> None:
-        """The call is cancelled: what has not been taken of its input is not its end."""
+        """The call is cancelled: what has not been taken of its input is not its end, and
+        what is only read need not go on."""
         self._cut = not self._ended
+        self._left = self._reads
         self._news.set()
+        if self._left:
+            self.lost()
 
     def lost(self) -> None:
         self._news.set()
@@ -157,7 +167,7 @@ class Serving:
                 if event.call.reads and (found := self._engine.at_once(key, event.call, who)):
                     self.link.finish(event.id, found[1])
                     return
-                lines = self._open(event.id, key)
+                lines = self._open(event.id, key, reads=event.call.reads)
                 self._spawn(self._carry_out(event.id, key, event.call, who, lines))
             case StateAsked():
                 self._state(event)
@@ -181,8 +191,8 @@ class Serving:
         for lines in self._lines.values():
             lines.lost()
 
-    def _open(self, number: int, key: str) -> _Lines:
-        lines = self._lines[number] = _Lines(self, number)
+    def _open(self, number: int, key: str, *, reads: bool) -> _Lines:
+        lines = self._lines[number] = _Lines(self, number, reads=reads)
         self._keys[number] = key
         return lines
 
@@ -199,7 +209,7 @@ class Serving:
         self.link.tell(event.id, known.call, known.state, received)
         self.poke()
         if known.call is not None and known.state in {"running", "done"}:
-            lines = self._open(event.id, event.key)
+            lines = self._open(event.id, event.key, reads=known.call.reads)
             self._spawn(self._resume(event.id, event.key, known.call, event.offsets, lines))
 
     async def _resume(
