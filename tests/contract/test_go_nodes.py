@@ -228,3 +228,63 @@ async def test_over_tls_with_our_certificate_as_its_authority(
     finally:
         await asyncio.to_thread(BrainClient(folder, None).ask, "stop")
         await asyncio.to_thread(until, lambda: not brain.running())
+
+
+async def test_a_kept_token_is_taken_in_sealed_sessions_only(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever ends TLS in front of the brain could take the node's key out of its hello."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = str(tmp_path / "brain")
+    make_folder(folder)
+    save_settings(folder, Settings(port=0, tls=False))
+    brain = BrainClient(folder, PROGRAM)
+    try:
+        told = await asyncio.to_thread(brain.ask, "token", name="lab", keep=True)
+        for token in (told["token"], "another"):
+            with pytest.raises(AssertionError, match="e2e_required"):
+                async with GoNode(told["address"], "lab", token, [tmp_path], "0.1.4"):
+                    pass
+        new = await asyncio.to_thread(brain.ask, "rotate", name="lab")
+        await asyncio.to_thread(brain.ask, "rename", name="lab", to="den")
+        with pytest.raises(AssertionError, match="e2e_required"):
+            async with GoNode(told["address"], "den", new["token"], [tmp_path], "0.1.4"):
+                pass
+        async with GoNode(told["address"], "den", new["token"], [tmp_path], "0.2.0") as node:
+            assert node._key is not None
+    finally:
+        await asyncio.to_thread(BrainClient(folder, None).ask, "stop")
+        await asyncio.to_thread(until, lambda: not brain.running())
+
+
+@pytest.mark.parametrize("how", ["rotate", "token"])
+async def test_another_token_ends_the_link_of_the_one_before(
+    pair: Pair, tmp_path: pathlib.Path, how: str
+) -> None:
+    node, mark = pair.node, tmp_path / "ran"
+    asked = asyncio.create_task(pair.ask("exec", command=f"echo x >>{mark}; sleep 600"))
+    await asyncio.to_thread(until, mark.exists)
+    more = {"replace": True, "keep": node._key is not None} if how == "token" else {}
+    told = await asyncio.to_thread(pair.brain.ask, how, name="lab", **more)
+    await asyncio.wait_for(node._socket.wait_closed(), 5)
+    with pytest.raises(AssertionError, match="invalid_token"):
+        async with GoNode(node.url, "lab", node.token, node.roots, node.version):
+            pass
+    async with GoNode(node.url, "lab", told["token"], node.roots, node.version):
+        ok, value = await asyncio.wait_for(asked, 20)
+        assert (ok, value["code"]) == (False, "outcome_unknown")
+        assert (await pair.run("echo here"))["stdout"]["head"] == "here\n"
+    assert mark.read_text() == "x\n"
+
+
+async def test_what_is_required_from_now_on_is_required_of_the_link_that_is_open(
+    pair: Pair,
+) -> None:
+    sealed = pair.node._key is not None
+    await asyncio.to_thread(pair.brain.ask, "require", name="lab", require="e2e")
+    if sealed:
+        assert (await pair.run("echo here"))["stdout"]["head"] == "here\n"
+        await asyncio.to_thread(pair.brain.ask, "require", name="lab", require="e2e2")
+    await asyncio.wait_for(pair.node._socket.wait_closed(), 5)
+    ok, value = await pair.ask("exec", command="true")
+    assert (ok, value["code"]) == (False, "node_offline")

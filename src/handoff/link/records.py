@@ -129,6 +129,12 @@ def unknown(db: sqlite3.Connection, name: str, more: str = "") -> UnknownNode:
     return UnknownNode(cause, remedy="handoff nodes list", name=name[:64], known=known[:100])
 
 
+def required(row: sqlite3.Row) -> str:
+    """What the node's sessions must be. A token is kept so that it need not be sent: where one
+    that was sent would do, whoever can change a hello would be sent it."""
+    return row["require"] or ("e2e" if row["token_sealed"] else "")
+
+
 def record_of(row: sqlite3.Row) -> NodeRecord:
     key = row["public_key"]
     kind = "key" if key else ("token_kept" if row["token_sealed"] else "token")
@@ -136,7 +142,7 @@ def record_of(row: sqlite3.Row) -> NodeRecord:
         name=row["name"],
         kind=kind,
         fingerprint=fingerprint(key) if key else "",
-        require=row["require"],
+        require=required(row),
         tags=tuple(json.loads(row["tags"])),
         origin=row["origin"],
         created_ms=row["created_ms"],

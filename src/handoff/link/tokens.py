@@ -41,6 +41,7 @@ from handoff.link.records import (
     insert,
     make_room,
     record_of,
+    required,
     tags_text,
     unknown,
 )
@@ -88,7 +89,7 @@ class NodeStore:
 
         Args:
             name: the node's.
-            keep: keep the token, encrypted, so that its sessions can be sealed.
+            keep: keep the token, encrypted: the node is taken in sealed sessions only.
             replace: a node of that name loses its credential.
             tags: labels for selecting nodes.
 
@@ -167,7 +168,7 @@ class NodeStore:
             token=token,
             token_sha256=row["token_sha256"] or "",
             revoked=row["revoked_ms"] is not None,
-            require=row["require"],
+            require=required(row),
         )
 
     # -- the list -------------------------------------------------------------------------

@@ -81,6 +81,16 @@ def test_a_kept_token_is_encrypted_and_bound_to_its_name(store: NodeStore) -> No
     assert rotated.token == new != token
 
 
+def test_a_kept_token_is_for_sealed_sessions(store: NodeStore) -> None:
+    for name, keep in (("lab", True), ("den", False)):
+        store.add_token(name, keep=keep)
+        credential = store.credential(name)
+        assert credential is not None
+        assert credential.require == store.node(name).require == ("e2e" if keep else "")
+    store.set_require("lab", "e2e2")
+    assert store.node("lab").require == "e2e2"
+
+
 def test_a_lost_or_foreign_store_key_is_said(store: NodeStore) -> None:
     store.add_token("lab", keep=True)
     key = Path(store._key_path)

@@ -442,7 +442,7 @@ complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subco
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from pair' -l address -r -d 'what the node dials'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from pair' -l ttl -r -d 'how long the code is good for'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from pair' -l token -d 'a permanent token, for a Go node of v0.1 or v0.2'
-complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from pair' -l sealed -d 'with --token: keep it, so that sessions seal'
+complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from pair' -l sealed -d 'with --token: keep it, for sealed sessions only (v0.2)'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from pair' -l tag -r -d 'with --token: what it is for'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from list' -l help -d 'show this help message and exit'
 complete -c handoff -n '__fish_seen_subcommand_from nodes; and __fish_seen_subcommand_from list' -l agentd -r -d 'another agentd, by URL'

@@ -176,6 +176,7 @@ class ControlSocket:
             replace=request.get("replace") is True,
             tags=texts(request, "tags"),
         )
+        self._end_link(name, "it has another token now")
         self.brain.audit.row("pair", node=name, status="token", actor=request.get("by"))
         return {"token": token, "name": name, "address": self._serving.address}
 
@@ -197,11 +198,15 @@ class ControlSocket:
     def _rotate(self, request: dict[str, Any]) -> dict[str, Any]:
         name = text(request, "name")
         token = self.brain.store.rotate_token(name)
-        session = self.brain.sessions.get(name)
-        if session is not None:
-            session.close("revoked", "its token was rotated")
+        self._end_link(name, "it has another token now")
         self.brain.audit.row("rotate", node=name, status="ok")
         return {"token": token, "name": name}
+
+    def _end_link(self, name: str, why: str) -> None:
+        """What a link was opened with is good no more; what runs there may go on."""
+        session = self.brain.sessions.get(name)
+        if session is not None:
+            session.close("replaced", why)
 
     def _tags(self, request: dict[str, Any]) -> dict[str, Any]:
         self.brain.store.set_tags(text(request, "name"), texts(request, "tags"))
@@ -210,6 +215,9 @@ class ControlSocket:
     def _require(self, request: dict[str, Any]) -> dict[str, Any]:
         name, require = text(request, "name"), text(request, "require", "")
         self.brain.store.set_require(name, require)
+        session = self.brain.sessions.get(name)
+        if session is not None and not session.meets(require):
+            self._end_link(name, "a sealed session is required now")
         self.brain.audit.row("require", node=name, target=require, status="ok")
         return {}
 

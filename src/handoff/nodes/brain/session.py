@@ -75,6 +75,10 @@ class Session:
         """Whether the node has proved who it is with a key, not with a token of its name."""
         return self.link.features is not None and self.link.features.method == "key"
 
+    def meets(self, require: str) -> bool:
+        """Whether it is sealed as it must be."""
+        return self.link.features is not None and self.link.features.meets(require)
+
     def send(self, asking: Asking) -> None:
         """Send a call.
 

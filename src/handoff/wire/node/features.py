@@ -34,6 +34,10 @@ class Features:
         """Whether WebSocket pings may be sent: a Go node answers none while it executes."""
         return self.profile != GO
 
+    def meets(self, require: str) -> bool:
+        """Whether the session is sealed as it must be: ``e2e``, ``e2e2``, or "" for any."""
+        return not require or (self.sealed == "v2" if require == "e2e2" else bool(self.sealed))
+
 
 def offered(*, chunks: bool = False, seal: bool = True, keys: bool = True) -> tuple[str, ...]:
     """The capabilities that a peer of ours names."""

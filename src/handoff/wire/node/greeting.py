@@ -183,9 +183,7 @@ class BrainGreeting:
 
     def _check_required(self) -> None:
         for wanted in (self._options.require, self._credential.require if self._credential else ""):
-            if (wanted == "e2e" and not self.features.sealed) or (
-                wanted == "e2e2" and self.features.sealed != "v2"
-            ):
+            if not self.features.meets(wanted):
                 raise Refused("e2e_required", "this brain takes the node in sealed sessions only")
 
     def _public(self) -> str:
