@@ -42,7 +42,9 @@ def _pair_flags(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--ttl", type=int, default=600, metavar="S", help="seconds of the code")
     verb.add_argument("--token", action="store_true", help="a permanent token, for a Go node")
     verb.add_argument(
-        "--sealed", action="store_true", help="with --token: keep it, for sealed sessions only (v0.2)"
+        "--sealed",
+        action="store_true",
+        help="with --token: keep it, for sealed sessions only (v0.2)",
     )
 
 
