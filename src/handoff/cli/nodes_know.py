@@ -38,7 +38,9 @@ def parser(name: str) -> Parser:
             "--token", action="store_true", help="a permanent token, for a Go node of v0.1 or v0.2"
         )
         made.add_argument(
-            "--sealed", action="store_true", help="with --token: keep it, for sealed sessions only (v0.2)"
+            "--sealed",
+            action="store_true",
+            help="with --token: keep it, for sealed sessions only (v0.2)",
         )
         made.add_argument("--tag", action="append", default=[], help="with --token: what it is for")
     if name == "rename":
