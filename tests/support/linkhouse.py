@@ -176,6 +176,10 @@ class Proxy:
         """Carry nothing more, and end nothing."""
         self._goes.clear()
 
+    def go(self) -> None:
+        """Carry on."""
+        self._goes.set()
+
     async def stop(self) -> None:
         self.cut()
         self._goes.set()

@@ -8,10 +8,12 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
-from tests.support.linkhouse import CLOCK, ask, house, linked, node, proxied, until
+from tests.support.linkhouse import CLOCK, House, ask, house, linked, node, proxied, until
 
 from handoff.errors import RequestConflict
+from handoff.link.keys import load_or_make_key
 from handoff.nodes.node.calls_journal import CALLS, CallsJournal
+from handoff.nodes.node.dialler import pair
 from handoff.wire.node import calls
 from handoff.wire.node.calls import CallFailed, Exec
 
@@ -84,7 +86,7 @@ async def test_input_that_was_lost_with_the_link_is_not_left_out(tmp_path: pathl
         asked = asyncio.create_task(made.brain.call("n1", call, key="key-0001", feed=feed))
         await asyncio.wait_for(some.wait(), 20)
         proxy.cut()
-        proxy._goes.set()
+        proxy.go()
         ok, failed = await asyncio.wait_for(asked, 20)
         assert not ok
         assert isinstance(failed, CallFailed)
@@ -150,3 +152,70 @@ async def test_a_key_names_one_call_whether_its_node_is_there_or_not(
         await until(lambda: not made.brain.sessions)
         await refused()
         assert await made.brain.call("n1", call, key="key-0001") == (True, answer[1].untold())
+
+
+async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: pathlib.Path) -> None:
+    call = Exec(command=f"echo x >>{tmp_path}/ran")
+    async with house(tmp_path) as made, proxied(made) as proxy:
+        await ask(made, calls.GetFacts())
+        proxy.stall()
+        asked = asyncio.create_task(made.brain.call("n1", call, key="key-0001", return_s=0.01))
+        await until(lambda: "key-0001" in made.brain.asking)
+        proxy.open = False
+        proxy.cut()
+        ok, failed = await asyncio.wait_for(asked, 20)
+        assert not ok
+        assert isinstance(failed, CallFailed)
+        assert failed.code == "outcome_unknown"
+        proxy.open = True
+        proxy.go()
+        await linked(made)
+        await until(lambda: "key-0001" not in made.brain.asking)
+        assert made.brain.journal.find("key-0001") is None
+        assert not (tmp_path / "ran").exists()
+        await ask(made, call, "key-0001")
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_a_node_that_is_paired_anew_has_nothing_of_the_one_before(
+    tmp_path: pathlib.Path,
+) -> None:
+    call = Exec(command=f"echo x >>{tmp_path}/ran; exec sleep 600")
+    async with house(tmp_path) as made, node(made) as first:
+        await linked(made)
+        before = made.brain.sessions["n1"]
+        asked = asyncio.create_task(made.brain.call("n1", call, key="key-0001", return_s=600))
+        await until((tmp_path / "ran").exists)
+        code = made.brain.store.new_code(made.address, made.key.public, "n1", replace=True)
+        key = load_or_make_key(str(tmp_path / "other" / "n1" / "node" / "key.pem"))
+        await pair(code, key, CLOCK)
+        assert made.brain.sessions.get("n1") is not before
+        await until(lambda: first.status.state == "refused")
+        other = House(tmp_path / "other", made.brain, made.port, made.key, made.address)
+        async with node(other):
+            ok, failed = await asyncio.wait_for(asked, 20)
+            assert not ok
+            assert isinstance(failed, CallFailed)
+            assert failed.code == "outcome_unknown"
+            assert await made.brain.call("n1", call, key="key-0001") == (False, failed)
+            assert (await ask(made, Exec(command="exit 3"), "key-0002")).exit_code == 3
+        assert (tmp_path / "ran").read_text() == "x\n"
+
+
+async def test_a_brain_that_starts_anew_waits_no_longer_for_a_node_than_it_is_told(
+    tmp_path: pathlib.Path,
+) -> None:
+    call = Exec(command=f"echo x >>{tmp_path}/ran")
+    async with house(tmp_path) as made:
+        async with node(made):
+            await linked(made)
+        await until(lambda: not made.brain.sessions)
+        # as one leaves it that is killed after it has sent the call
+        digest, args = calls.digest(call), calls.to_json(call)
+        made.brain.journal.begin("key-0001", "n1", call.op, digest, args, "", CLOCK.now_ms(), "")
+        asked = made.brain.call("n1", call, key="key-0001", return_s=0.01)
+        ok, failed = await asyncio.wait_for(asked, 20)
+        assert not ok
+        assert isinstance(failed, CallFailed)
+        assert failed.code == "outcome_unknown"
+        assert "has not come back" in failed.error

@@ -336,7 +336,6 @@ class Brain:
         if session is not None and session.keyed:
             self.sessions[to] = self.sessions.pop(name)
             session.name = to
-            self._absent.woken(to)
         elif session is not None:
             session.close("replaced", f"it is called {to} now")
             self.drop(session)
