@@ -195,7 +195,7 @@ class NodeStore:
             raise unknown(db, name)
 
     def revoke(self, name: str) -> bool:
-        """Make its credential void; False if it was.
+        """Make its credential void, and the codes that were made for it; False if it was.
 
         Raises:
             UnknownNode: there is no such node.
@@ -204,6 +204,7 @@ class NodeStore:
             row = db.execute("SELECT revoked_ms FROM node WHERE name = ?", (name,)).fetchone()
             if row is None:
                 raise unknown(db, name)
+            db.execute("DELETE FROM code WHERE name = ?", (name,))
             if row["revoked_ms"] is not None:
                 return False
             now = self._clock.now_ms()
@@ -211,7 +212,7 @@ class NodeStore:
         return True
 
     def remove(self, name: str) -> None:
-        """Forget a node altogether.
+        """Forget a node altogether, and the codes that were made for it.
 
         Raises:
             UnknownNode: there is no such node.
@@ -219,6 +220,7 @@ class NodeStore:
         with self._database.writing() as db:
             if not db.execute("DELETE FROM node WHERE name = ?", (name,)).rowcount:
                 raise unknown(db, name)
+            db.execute("DELETE FROM code WHERE name = ?", (name,))
 
     def rename(self, name: str, to: str) -> None:
         """Another name for the same credential. A node with a token must greet with it from

@@ -216,6 +216,20 @@ def test_bad_values_change_nothing(store: NodeStore) -> None:
 # -- pairing -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("act", ["revoke", "remove"])
+def test_a_node_that_is_shut_out_has_no_code_to_come_back_with(store: NodeStore, act: str) -> None:
+    store.add_key("lab", new_key().public)
+    mine = store.new_code(ADDRESS, BRAIN.public, "lab", replace=True)
+    other = store.new_code(ADDRESS, BRAIN.public, "den")
+    getattr(store, act)("lab")
+    with pytest.raises(PairingRefused, match="unknown, used or expired"):
+        store.redeem(pair_message(mine, NODE.public), BRAIN)
+    store.redeem(pair_message(other, NODE.public), BRAIN)
+    late = store.new_code(ADDRESS, BRAIN.public, "lab")
+    store.redeem(pair_message(late, NODE.public), BRAIN)
+    assert not store.node("lab").revoked
+
+
 def test_a_code_is_good_once(store: NodeStore) -> None:
     shown = store.new_code(ADDRESS, BRAIN.public, "lab").text()
     typed = parse_code(shown)
