@@ -219,3 +219,47 @@ async def test_a_brain_that_starts_anew_waits_no_longer_for_a_node_than_it_is_to
         assert isinstance(failed, CallFailed)
         assert failed.code == "outcome_unknown"
         assert "has not come back" in failed.error
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("lost", [True, False])
+async def test_input_goes_on_where_it_was_or_ends_the_command(
+    tmp_path: pathlib.Path, lost: bool, stream: bool
+) -> None:
+    got = tmp_path / "got"
+    call = Exec(command=f"cat >{got}", stdin="stream", stream=stream)
+    go_on, cut = asyncio.Event(), asyncio.Event()
+    left = [b"a" * 1000, b"b" * 1000] if lost else [b"a" * 2000]
+
+    async def feed() -> bytes:
+        if len(left) == 1 and lost:
+            await go_on.wait()
+        if not left:
+            cut.set()
+            await go_on.wait()
+            go_on.clear()
+            left.extend([b"", b"c" * 1000])
+            return left.pop()
+        return left.pop(0)
+
+    async with house(tmp_path) as made, proxied(made) as proxy:
+        await linked(made)
+        asked = asyncio.create_task(made.brain.call("n1", call, key="key-0001", feed=feed))
+        await until(lambda: got.exists() and got.stat().st_size == (1000 if lost else 2000))
+        proxy.stall()
+        if lost:
+            go_on.set()
+        await asyncio.wait_for(cut.wait(), 20)
+        before = made.brain.sessions["n1"]
+        proxy.cut()
+        proxy.go()
+        await until(lambda: made.brain.sessions.get("n1", before) is not before)
+        go_on.set()
+        ok, answer = await asyncio.wait_for(asked, 20)
+        assert ok, answer
+        if lost:
+            assert answer.status == "cancelled"
+            assert got.read_bytes() == b"a" * 1000
+        else:
+            assert answer.exit_code == 0
+            assert got.read_bytes() == b"a" * 2000 + b"c" * 1000

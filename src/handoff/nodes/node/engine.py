@@ -185,7 +185,7 @@ class Engine:
         """The streams of a known call from ``offsets`` on, and its answer when it is over."""
         told: ExecResult | None = None
         streamed = isinstance(call, Exec) and call.stream and not call.job
-        if streamed and isinstance(call, Exec):
+        if isinstance(call, Exec) and not call.job and (streamed or call.stdin == "stream"):
             # what can't be told any more is in the answer: as unknown, or by range
             with contextlib.suppress(HandoffError):
                 running = await self._execs.found(key)

@@ -231,6 +231,9 @@ class Keep:
         while True:
             reply = await self._ask({"input": order})
             if "taken" in reply:
+                # told here too: who asks after a lost link goes by it, and the keeper tells of
+                # input only beside what the command writes
+                running.state["taken"] = int(reply["taken"])
                 return int(reply["taken"])
             if reply.get("refused") != "busy":
                 why = reply.get("refused", "gone")
