@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+from tests.support.linkhouse import until
 
 from handoff.nodes.brain import asking
 from handoff.nodes.brain.asking import Asking, Waiting
@@ -63,3 +66,21 @@ async def test_a_file_of_which_bytes_were_dropped_is_no_answer() -> None:
     Waiting(one, 30, lambda _, answer: ended.set_result(answer))
     free.set()
     assert await asyncio.wait_for(ended, 20) is result
+
+
+async def test_a_node_that_is_back_in_time_is_waited_for_and_one_that_is_not_is_not() -> None:
+    told: list[tuple[bool, Any]] = []
+    asking = Asking("key-0001", "n1", Exec(command="true"), "")
+    waiting = Waiting(asking, 0.01, lambda ok, answer: told.append((ok, answer)))
+    asking.lost()
+    asking.away = False  # it is on another link
+    await until(lambda: waiting._back is None)
+    assert not told
+    asking.lost()
+    await until(lambda: told)
+    ((ok, failed),) = told
+    assert (ok, failed.code, asking.waiting) == (False, "outcome_unknown", [])
+    asking.finish(True, ExecResult("ok", 0))
+    assert len(told) == 1
+    Waiting(asking, 0.01, lambda ok, answer: told.append((ok, answer)))
+    assert told[1:] == [(True, ExecResult("ok", 0))]
