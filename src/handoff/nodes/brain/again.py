@@ -27,6 +27,7 @@ __all__ = [
     "not_back",
     "offline",
     "revoked",
+    "same",
     "withdrawn",
 ]
 
@@ -39,6 +40,11 @@ CONTENT = frozenset({"data", "stdin_data", "old", "new"})
 def conflict(key: str) -> HandoffError:
     """The key names another call."""
     return RequestConflict(f"the key {key} was used for another call", remedy="use a new key")
+
+
+def same(node: str, digest: str, target: str, call: Call) -> bool:
+    """Whether what was asked of a node is this very call."""
+    return (node, digest) == (target, calls.digest(call))
 
 
 def from_journal(sent: Sent) -> Call:

@@ -31,6 +31,7 @@ from handoff.nodes.brain.again import (
     never_known,
     offline,
     revoked,
+    same,
     withdrawn,
 )
 from handoff.nodes.brain.asking import Asking, Pieces, Waiting, untold
@@ -262,9 +263,7 @@ class Brain:
         running = self.asking.get(key) if key else None
         if session is None or (running is not None and not (call.reads and call.comes())):
             return None
-        if running is not None and not _same(
-            running.node, calls.digest(running.call), target, call
-        ):
+        if running is not None and not same(running.node, calls.digest(running.call), target, call):
             raise conflict(key)
         asking = Asking(key, target, call, by, pieces, feed)
         found = self._notes.begin(asking, session.instance.notes, self.clock.now_ms())
@@ -357,7 +356,7 @@ class Brain:
         """The answer to a call that was made before with that key."""
         running = self.asking.get(key)
         if running is not None:
-            if not _same(running.node, calls.digest(running.call), target, call):
+            if not same(running.node, calls.digest(running.call), target, call):
                 raise conflict(key)
             return await self._wait(running, return_s)
         if call.reads:
@@ -365,7 +364,7 @@ class Brain:
         found = self.journal.find(key)
         if found is None:
             return None
-        if not _same(found.node, found.digest, target, call):
+        if not same(found.node, found.digest, target, call):
             raise conflict(key)
         known = self._known(found, call)
         if known is not None:
@@ -447,8 +446,3 @@ class Brain:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _same(node: str, digest: str, target: str, call: Call) -> bool:
-    """Whether what was asked of a node is this very call."""
-    return (node, digest) == (target, calls.digest(call))
