@@ -251,3 +251,18 @@ def test_flags_of_all_verbs_may_stand_before_the_verb(place: Place) -> None:
     remedy = done.stderr.decode().partition("try: ")[2].strip()
     assert remedy == "handoff nodes --config /x.toml serve"
     place.run(*remedy.split()[1:-1], "status")  # flags are taken there
+
+
+def test_a_tree_of_which_too_many_names_changed_comes_whole(
+    place: Place, tmp_path: pathlib.Path
+) -> None:
+    tree, copy = place.files / "wide", tmp_path / "wide"
+    tree.mkdir()
+    for number in range(5000):
+        (tree / f"{number:0220}").write_text("new")
+    copy.mkdir()
+    (copy / f"{0:0220}").write_text("new")
+    stamp = (tree / f"{0:0220}").stat().st_mtime_ns
+    os.utime(copy / f"{0:0220}", ns=(stamp, stamp))
+    place.nodes("get", "n1", str(tree), str(copy))
+    assert all((copy / f"{number:0220}").read_text() == "new" for number in range(5000))

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from handoff.nodes.pack import Entry
     from handoff.nodes.trees import Counts
 
+#: bytes of names that one call asks for; with more, all files are
+NAMES = 900_000
+
 
 def parser(name: str) -> Parser:
     """The verb's own flags."""
@@ -219,6 +222,8 @@ def _get_tree(
         for path, one in there.items()
         if one.kind == "file" and _other(one, here, transfer.BITS)
     ]
+    if sum(6 * len(path) + 4 for path in changed) > NAMES:  # as JSON has them at most
+        changed = [path for path, one in there.items() if one.kind == "file"]
     bar = place.progress(context, args.source, sum(there[path].size for path in changed))
     writer = TreeWriter(
         target, _anything, delete=args.delete, dry_run=args.dry_run, bits=transfer.BITS
