@@ -266,3 +266,8 @@ def test_a_tree_of_which_too_many_names_changed_comes_whole(
     os.utime(copy / f"{0:0220}", ns=(stamp, stamp))
     place.nodes("get", "n1", str(tree), str(copy))
     assert all((copy / f"{number:0220}").read_text() == "new" for number in range(5000))
+    for number in range(3000):
+        (tree / f"{number:0220}").write_text("newer")
+    again = json.loads(place.nodes("get", "n1", str(tree), str(copy)).stdout)
+    assert (again["files"], again["unchanged"]) == (3000, 2000), "so many fit"
+    assert (copy / f"{2999:0220}").read_text() == "newer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from handoff.cli import nodes_place as place
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from handoff.nodes.pack import Entry
     from handoff.nodes.trees import Counts
 
-#: bytes of names that one call asks for; with more, all files are
+#: characters of JSON for the names that one call asks for, less than a message takes; where
+#: there are more, all files are asked for
 NAMES = 900_000
 
 
@@ -222,8 +224,10 @@ def _get_tree(
         for path, one in there.items()
         if one.kind == "file" and _other(one, here, transfer.BITS)
     ]
-    if sum(6 * len(path) + 4 for path in changed) > NAMES:  # as JSON has them at most
-        changed = [path for path, one in there.items() if one.kind == "file"]
+    files = [path for path, one in there.items() if one.kind == "file"]
+    only = [place.argument(path) for path in changed]
+    if len(json.dumps(only)) > NAMES:
+        changed = files
     bar = place.progress(context, args.source, sum(there[path].size for path in changed))
     writer = TreeWriter(
         target, _anything, delete=args.delete, dry_run=args.dry_run, bits=transfer.BITS
@@ -238,9 +242,8 @@ def _get_tree(
         ready, held = held[: -len(end)], held[-len(end) :]
         writer.feed(ready)
 
-    files = sum(one.kind == "file" for one in there.values())
     # an empty list means all of them; no name is that of the one
-    only = [] if len(changed) == files else [place.argument(path) for path in changed] or ["\x01"]
+    only = [] if len(changed) == len(files) else only or ["\x01"]
     try:
         ok, value = brain.call(
             args.node,
@@ -258,7 +261,7 @@ def _get_tree(
     finally:
         writer.abort()
         bar.end()
-    counts.unchanged = files - len(changed)
+    counts.unchanged = len(files) - len(changed)
     return _counted(counts)
 
 

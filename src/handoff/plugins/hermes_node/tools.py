@@ -333,11 +333,14 @@ def _check_shell(given: Given, shell: str, more: bool, where: bool) -> None:
     opens = given.flag("open_shell")
     if not shell:
         if opens:
-            raise BadRequest("'open_shell' needs 'shell', its name", field="shell")
+            raise BadRequest(
+                "'open_shell' needs 'shell', its name", remedy="give both", field="shell"
+            )
         return
     if more:
         raise BadRequest(
             "a command in a shell session has no input, and is not in the background",
+            remedy="leave shell out, or stdin and background",
             field="shell",
         )
     if where and not opens:
